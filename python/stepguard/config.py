@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The administrator's configuration: /etc/stepguard/stepguard.toml, or $STEPGUARD_CONFIG.
+
+Every key has a default, so no file is needed. An unknown key or a bad value is refused with the file, the key,
+the value and what is allowed. Plain dataclasses, because the supervisor reads this before every guarded step:
+a validation library costs 42 ms of import there, and without a file not even a TOML parser is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepguard.errors import ConfigError
+
+DEFAULT_PATH = Path("/etc/stepguard/stepguard.toml")
+
+
+def _at_least(minimum: float, default: float) -> Any:
+    return field(default=default, metadata={"minimum": minimum})
+
+
+def _one_of(default: str, *allowed: str) -> Any:
+    return field(default=default, metadata={"allowed": allowed})
+
+
+def _list_of(*default: str, allowed: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"allowed": allowed})
+
+
+STRATEGIES = ("spare", "expand", "wait", "shrink", "requeue")
+
+
+@dataclass(frozen=True)
+class Resume:
+    """[resume]: when a guarded step is started again, and how. Times are in seconds."""
+
+    # Resumes of one step of one job, requeues counted in; 0 guards nothing but still tells the verdict.
+    max_resumes: int = _at_least(0, 5)
+    # The same failure three times, each within this time of its start, is a crash loop.
+    min_progress_s: float = _at_least(0, 60.0)
+    # Also resume after a fault of the network that no node is to blame for.
+    resume_network: bool = False
+    # Refuse a step in an allocation that shares its nodes with other jobs.
+    require_exclusive: bool = True
+    # Which strategies are tried, in this order.
+    strategies: tuple[str, ...] = _list_of(*STRATEGIES, allowed=STRATEGIES)
+    # Each node says that it lives this often, and is asked about after this silence.
+    heartbeat_s: float = _at_least(0.1, 1.0)
+    silence_s: float = _at_least(0.5, 3.0)
+    # A silent node whose slurmd does not answer a TCP connection for this long is lost.
+    probe_s: float = _at_least(0.1, 1.0)
+    # What a failed program's nodes get to show a hardware fault before it is the program's own.
+    evidence_s: float = _at_least(0, 2.0)
+    # Between SIGTERM and SIGKILL for the tasks of an attempt that is ended; 0 sends SIGKILL at once.
+    term_grace_s: float = _at_least(0, 0.0)
+    # How long the old tasks may take to disappear from the surviving nodes.
+    old_step_end_s: float = _at_least(0, 30.0)
+    # wait: how long a lost node gets to come back.
+    wait_s: float = _at_least(0, 600.0)
+    # expand: how long the helper job may stay in the queue.
+    expand_s: float = _at_least(1, 60.0)
+    # Less time than this left in the job is not worth a resume.
+    min_time_left_s: float = _at_least(0, 60.0)
+    # A drained node counts as faulty when its reason matches one of these (regular expressions, no case).
+    hardware_reasons: tuple[str, ...] = _list_of(
+        r"\bAction:(Replace|Reboot)\b", r"\bxid\b", r"\becc\b", r"\bgpu\b", r"\bnvlink\b", r"hardware"
+    )
+    # Written by an administrator, a health check or a test on a node: "replace: why" or "reboot: why".
+    fault_file: str = "/run/stepguard/fault"
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """[slurm]: how stepguard talks with Slurm."""
+
+    # auto: pyslurm when its release equals the cluster's, else the commands.
+    form: str = _one_of("auto", "auto", "commands", "pyslurm")
+    # What the commands are asked to print: text (fast, every release) or json (needs Slurm's json plugins).
+    output: str = _one_of("text", "text", "json")
+    # Bound on one command.
+    timeout_s: float = _at_least(1, 30.0)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration, one attribute a section; `path` is None where there is no file."""
+
+    resume: Resume = field(default_factory=Resume)
+    slurm: Slurm = field(default_factory=Slurm)
+    path: Path | None = None
+
+
+_SECTIONS: dict[str, type] = {"resume": Resume, "slurm": Slurm}
+
+
+def load(path: Path | None = None) -> Config:
+    """Reads the configuration from `path`, else $STEPGUARD_CONFIG, else the default place, which may be absent.
+
+    Raises ConfigError when a file that was named cannot be read, is no TOML, or has a wrong key or value.
+    """
+    named = path or (Path(os.environ["STEPGUARD_CONFIG"]) if os.environ.get("STEPGUARD_CONFIG") else None)
+    chosen = named or DEFAULT_PATH
+    try:
+        text = chosen.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if named is None:
+            return Config()
+        raise ConfigError("no such configuration file", str(chosen), "name one that exists") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("cannot read the configuration", f"{chosen}: {error}") from error
+    return parse(text, chosen)
+
+
+def parse(text: str, path: Path) -> Config:
+    """The configuration that `text` says; `path` is named in errors. Raises ConfigError."""
+    import tomllib
+
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError("not TOML", f"{path}: {error}") from error
+    _refuse_unknown(document, _SECTIONS, str(path), "section")
+    sections = {}
+    for name, section in _SECTIONS.items():
+        values = document.get(name, {})
+        if not isinstance(values, dict):
+            raise ConfigError("a section is needed", f"{path}: {name}", f"write [{name}] above its keys")
+        sections[name] = _read_section(values, section, f"{path}: [{name}]")
+    return Config(**sections, path=path)
+
+
+def _refuse_unknown(given: dict[str, Any], known: Any, where: str, what: str) -> None:
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"unknown {what} {key!r}", where, "known: " + ", ".join(known))
+
+
+def _read_section(values: dict[str, Any], section: type, where: str) -> Any:
+    fields = {f.name: f for f in dataclasses.fields(section)}
+    _refuse_unknown(values, fields, where, "key")
+    return section(**{key: _checked(value, fields[key], f"{where} {key}") for key, value in values.items()})
+
+
+def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
+    """The value in the key's own type. Raises ConfigError that names what is allowed."""
+    allowed = key.metadata.get("allowed", ())
+    minimum = key.metadata.get("minimum")
+    default = key.default
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"bad value {value!r}", where, "a list of strings is needed")
+        for item in value:
+            if allowed and item not in allowed:
+                raise ConfigError(f"bad value {item!r}", where, "allowed: " + ", ".join(allowed))
+        return tuple(value)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not type(default):
+        raise ConfigError(f"bad value {value!r}", where, f"a {type(default).__name__} is needed")
+    if allowed and value not in allowed:
+        raise ConfigError(f"bad value {value!r}", where, "allowed: " + ", ".join(allowed))
+    if minimum is not None and not minimum <= value < float("inf"):
+        raise ConfigError(f"bad value {value!r}", where, f"at least {minimum:g} is needed")
+    return value
