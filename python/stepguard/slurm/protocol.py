@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stepguard asks of Slurm. Two forms keep this promise: the commands, and pyslurm.
+
+Everything is done with the rights of the calling user. Job ids are text as Slurm prints them ("71"; "70_3" is also
+taken). Every method raises SlurmUnreachable when slurmctld gives no answer within the configured time, and
+SlurmRefused, with Slurm's own words, when it answers no (which includes an id that it does not know).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from stepguard.slurm.records import ClusterConfig, Job, Node, Step
+
+
+class SlurmClient(Protocol):
+    """One way to talk with Slurm."""
+
+    def job(self, job_id: str) -> Job:
+        """The job with this id. A purged id (MinJobAge after the end) is SlurmRefused."""
+
+    def nodes(self, names: Iterable[str]) -> list[Node]:
+        """Those nodes, in Slurm's order (that of slurm.conf), each once. No names: no question, an empty list.
+
+        A name that Slurm does not know is SlurmRefused.
+        """
+
+    def steps(self, job_id: str) -> list[Step]:
+        """The job's steps that have not ended, in the order of slurmctld; batch and extern steps among them.
+
+        Empty when the job has none, or has ended.
+        """
+
+    def step_accounting(self, job_id: str, step_id: str) -> str | None:
+        """Accounting's word on a step: RUNNING, COMPLETED, FAILED, CANCELLED, OUT_OF_MEMORY, TIMEOUT, NODE_FAIL.
+
+        The first word only ("CANCELLED by 1000" is CANCELLED). None where the cluster keeps no accounting, where
+        it does not answer, or where it has no record of the step yet (slurmctld sends it a moment after the end).
+        Of a step that several runs of a requeued job had, the last run's. Never raises.
+        """
+
+    def config(self) -> ClusterConfig:
+        """The cluster's configuration, as slurmctld has it."""
+
+    def controller_answers(self) -> bool:
+        """Whether any slurmctld answers a ping now. Never raises."""
+
+    def keep_nodes(self, job_id: str, nodes: Iterable[str]) -> None:
+        """Shrinks the running job to `nodes`, which must be of it and, of a batch job, hold its batch host.
+
+        Returns once slurmctld has done it. Steps on the nodes given up are ended, unless they run with --no-kill.
+        """
+
+    def merge_into(self, helper_id: str) -> None:
+        """Hands all nodes of a job that has --dependency=expand:TARGET over to TARGET; the helper ends by that.
+
+        Needs SchedulerParameters=permit_job_expansion, no step in the helper, and no GRES.
+        """
+
+    def cancel_step(self, job_id: str, step_id: str, signal: str | None = None) -> None:
+        """Ends one step, or sends it `signal` ("KILL", "TERM"). A step that has ended already is no error."""
+
+    def cancel_job(self, job_id: str) -> None:
+        """Ends a job, whatever it does. A job that has ended already is no error."""
+
+    def jobs_named(self, name: str, user: str) -> list[str]:
+        """Ids of the user's jobs of exactly this name that have not ended, in ascending order."""
+
+    def requeue(self, job_id: str, expedite: bool = False) -> None:
+        """Stops a batch job and puts it back in the queue, under its own id.
+
+        `expedite` asks for the highest priority and no delay; that takes 25.11 with
+        SlurmctldParameters=enable_expedited_requeue, and is SlurmRefused elsewhere.
+        """
+
+    def exclude_nodes(self, job_id: str, nodes: Iterable[str]) -> None:
+        """Keeps a pending job off `nodes`, in place of what its --exclude said before."""
