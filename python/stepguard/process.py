@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only place that starts programs.
 
-Two ways: `run` for a command whose output is read, and `spawn` for a program that lives beside us. Both give
-the child an empty signal mask and default dispositions, so that what a caller blocks or ignores (srun blocks
-ten signals before it loads plugins) never reaches a child.
+Two ways: `run` for a short command whose output is read, and `spawn` for a program that lives beside us. A
+spawned program starts with an empty signal mask and default dispositions, whatever its parent blocks; a short
+command keeps the parent's mask, so that a Ctrl-C does not end our own `scontrol` half way.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ class Child:
             if pid == self.pid:
                 self.status = os.waitstatus_to_exitcode(wait_status)
                 os.close(self.pidfd)
+        return self.status
+
+    def reap(self) -> int:
+        """Waits for the end of a child that is sure to end (it was sent SIGKILL) and returns its status."""
+        if self.status is None:
+            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self.pidfd)
         return self.status
 
     def send_signal(self, number: int) -> None:

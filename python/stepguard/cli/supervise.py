@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard supervise [--command-at K] -- srun ARGS…`: what `srun --auto-resume=1` becomes, and the way in where
+no plugin may be loaded.
+
+Exit status: srun's own; 1 where the supervisor ended the last attempt because of its hardware; 2 where the step
+cannot be guarded and was not started. Any trouble of our own before the start runs the step unguarded and says so;
+trouble of our own later leaves the running attempt alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.errors import PlacementError, StepguardError, UsageError
+
+if TYPE_CHECKING:
+    from stepguard.resume.supervisor import Supervisor
+
+_USAGE = "stepguard supervise [--command-at K] -- srun ARGS…"
+_HELP = f"""Usage: {_USAGE}
+
+  Run srun ARGS… as a guarded step: when a node or a GPU under it dies, it is
+  started again on healthy nodes. The same as srun --auto-resume=1 ARGS….
+
+  --command-at K  the program is word K of `srun ARGS…` (srun is word 0)
+  -h, --help      this text
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the verb; the broad catch of the process. Returns the exit status."""
+    try:
+        words, command_at = _read(argv)
+    except UsageError as error:
+        print(f"stepguard: {error}", file=sys.stderr)
+        return error.exit_status
+    if not words:
+        print(_HELP, end="")
+        return 0
+    try:
+        supervisor = _prepare(words, command_at)
+    except PlacementError as error:
+        print(f"stepguard: {error}", file=sys.stderr)
+        return error.exit_status
+    except StepguardError as error:
+        return _unguarded(words, str(error))
+    except Exception:  # noqa: BLE001 - the process boundary: a fault of ours must not cost the user the step
+        return _unguarded(words, traceback.format_exc())
+    try:
+        return supervisor.run()
+    except Exception:  # noqa: BLE001 - the process boundary, as above
+        if not supervisor.started:
+            return _unguarded(words, traceback.format_exc())
+        print(f"stepguard: this step is no longer guarded: {traceback.format_exc()}", file=sys.stderr, flush=True)
+        return supervisor.wait_unguarded()
+
+
+def _read(argv: Sequence[str]) -> tuple[list[str], int | None]:
+    """The words of srun, and where its program stands among them. No words: help was asked for."""
+    command_at = None
+    rest = list(argv)
+    while rest and rest[0] != "--":
+        option = rest.pop(0)
+        if option in ("-h", "--help"):
+            return [], None
+        name, equals, value = option.partition("=")
+        if name != "--command-at":
+            raise UsageError(f"unknown option {option!r}", "supervise", _USAGE)
+        text = value if equals else (rest.pop(0) if rest else "")
+        if not text.isdigit():
+            raise UsageError(f"bad value {text!r}", "--command-at", "a number is needed")
+        command_at = int(text)
+    if len(rest) < 2:
+        raise UsageError("no srun to run", "supervise", _USAGE)
+    return rest[1:], command_at
+
+
+def _prepare(words: list[str], command_at: int | None) -> Supervisor:
+    from stepguard import config as configuration
+    from stepguard.bridge import check_srun
+    from stepguard.resume.messages import Messages
+    from stepguard.resume.signals import SignalInbox
+    from stepguard.resume.supervisor import Supervisor
+    from stepguard.resume.validation import check_job
+    from stepguard.slurm import connect
+    from stepguard.slurm.srun_arguments import parse
+
+    environment = dict(os.environ) | {"STEPGUARD_SUPERVISED": "1"}
+    command = parse(words, command_at)
+    job_id = command.job_id or environment.get("SLURM_JOB_ID", "")
+    config = configuration.load()
+    slurm = connect(config.slurm)
+    job = slurm.job(job_id)
+    check_job(job, config.resume)
+    return Supervisor(
+        config=config,
+        slurm=slurm,
+        command=command,
+        job=job,
+        environment=environment,
+        inbox=SignalInbox(),
+        messages=Messages(job.id),
+    )
+
+
+def _unguarded(words: list[str], why: str) -> int:
+    """Becomes the plain srun."""
+    print(f"stepguard: this step runs without --auto-resume: {why.rstrip()}", file=sys.stderr, flush=True)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        print(f"stepguard: cannot start: {words[0]}: {error.strerror}", file=sys.stderr)
+        return 127

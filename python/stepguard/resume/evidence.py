@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks everybody who may know why an attempt ended: its nodes, Slurm, and Slurm's accounting."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from stepguard.config import Resume
+from stepguard.errors import SlurmError
+from stepguard.resume.attempt import Attempt, AttemptEnd, lost_finding, told_findings
+from stepguard.resume.verdict import Evidence, Finding
+from stepguard.resume.watch_step import WatchStep
+from stepguard.slurm.protocol import SlurmClient
+from stepguard.slurm.records import Job, Node
+
+_TURN_S = 0.02
+# slurmctld sends a step's end to accounting a moment later.
+_ACCOUNTING_S = 2.0
+_ACCOUNTING_PAUSE_S = 0.2
+_UNFINISHED = (None, "RUNNING", "PENDING", "COMPLETING", "")
+
+
+def gather(
+    slurm: SlurmClient, config: Resume, job: Job, attempt: Attempt, end: AttemptEnd
+) -> tuple[Evidence, Job | None]:
+    """The evidence on an attempt that did not end well, and the job as Slurm has it now (None: Slurm is silent)."""
+    nodes = end.step_nodes or job.nodes
+    findings = list(end.findings)
+    try:
+        watch = attempt.watch
+    except SlurmError:
+        return Evidence(end.status, interrupted_by=end.interrupted_by, blind=True), None
+    if not findings:
+        findings += _ask_nodes(watch, nodes, config)
+    job_now, states, blind = _ask_slurm(slurm, job, nodes)
+    findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
+    ended_by_us = bool(end.findings)
+    step_state = None
+    if not ended_by_us and attempt.step is not None:
+        step_state = _ask_accounting(slurm, job.id, attempt.step.id, patient=bool(findings))
+    evidence = Evidence(
+        status=end.status,
+        findings=_one_a_node(findings),
+        interrupted_by=end.interrupted_by,
+        job_state=job_now.state if job_now and job_now.state != "RUNNING" else "",
+        step_state=step_state or "",
+        time_left_s=job_now.time_left_s if job_now else None,
+        flapped=tuple(name for name in watch.pulse.flapped() if name in nodes),
+        ended_by_us=ended_by_us,
+        blind=blind and watch.fileno() is None,
+    )
+    return evidence, job_now
+
+
+def _ask_nodes(watch: WatchStep, nodes: tuple[str, ...], config: Resume) -> list[Finding]:
+    """Every node answers now, or is lost: a program that fails because a peer died must not be faster than we are."""
+    end_s = time.monotonic() + config.silence_s + config.probe_s + config.evidence_s
+    watch.tick(time.monotonic())
+    seq = watch.ping()
+    while time.monotonic() < end_s and not watch.pulse.answered(seq, nodes):
+        time.sleep(_TURN_S)
+        if watch.fileno() is not None:
+            watch.read()
+        watch.tick(time.monotonic())
+    lost = [name for name in nodes if name in watch.pulse.lost()]
+    if lost and not watch.own_link_works():
+        lost = []
+    return [lost_finding(name) for name in lost] + list(told_findings(watch, nodes))
+
+
+def _ask_slurm(slurm: SlurmClient, job: Job, nodes: tuple[str, ...]) -> tuple[Job | None, list[Node], bool]:
+    try:
+        return slurm.job(job.id), slurm.nodes(nodes), False
+    except SlurmError:
+        return None, [], True
+
+
+def _ask_accounting(slurm: SlurmClient, job_id: str, step_id: str, patient: bool) -> str | None:
+    """Whether somebody cancelled the step is known to accounting only; worth waiting for before a resume."""
+    end_s = time.monotonic() + (_ACCOUNTING_S if patient else 0)
+    state = slurm.step_accounting(job_id, step_id)
+    while state in _UNFINISHED and time.monotonic() < end_s:
+        time.sleep(_ACCOUNTING_PAUSE_S)
+        state = slurm.step_accounting(job_id, step_id)
+    return state
+
+
+def node_finding(node: Node, config: Resume) -> Finding | None:
+    """What Slurm's own state of a node says about its hardware; None when it says nothing of the kind.
+
+    FAIL and DOWN always count, DRAIN only with a reason that names hardware: nodes are drained for many reasons.
+    """
+    said = f" ({node.reason})" if node.reason else ""
+    if node.states & {"DOWN", "ERROR"}:
+        return Finding(node.name, "slurm", _action(node.reason), f"DOWN in Slurm{said}", lost=True)
+    if node.states & {"FAIL", "FAILING"}:
+        return Finding(node.name, "slurm", _action(node.reason), f"FAIL in Slurm{said}")
+    if node.states & {"DRAIN", "DRAINING", "DRAINED"} and any(
+        re.search(pattern, node.reason, re.IGNORECASE) for pattern in config.hardware_reasons
+    ):
+        return Finding(node.name, "slurm", _action(node.reason), f"DRAIN in Slurm{said}")
+    return None
+
+
+def _action(reason: str) -> str:
+    return "reboot" if "Action:Reboot" in reason else "replace"
+
+
+def _one_a_node(findings: list[Finding]) -> tuple[Finding, ...]:
+    """One finding a node; one that says it is lost comes before all others, for that decides what can be done."""
+    first: dict[str, Finding] = {}
+    for finding in sorted(findings, key=lambda finding: not finding.lost):
+        first.setdefault(finding.node, finding)
+    return tuple(first.values())

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every decision about a job's guarded steps, with its evidence and its seconds, one JSON object a line.
+
+It lies in the owner's state directory ($XDG_STATE_HOME/stepguard/CLUSTER/JOBID/resumes.jsonl), which a cluster
+shares between its hosts: it must outlive the host that the supervisor ran on, for after a requeue the attempt
+numbers go on from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+# A journal that is larger than this is not one of ours.
+_MAX_SIZE_BYTES = 16 << 20
+
+
+def directory(environment: Mapping[str, str], cluster: str, job_id: str) -> Path:
+    """Where the journal of a job lies, for the user whose environment this is."""
+    state = environment.get("XDG_STATE_HOME", "")
+    home = Path(state) if state.startswith("/") else Path(environment.get("HOME", "/")) / ".local" / "state"
+    safe_cluster = re.sub(r"[^\w.-]", "_", cluster) or "cluster"
+    return home / "stepguard" / safe_cluster.lstrip(".") / job_id
+
+
+def step_key(words: Sequence[str]) -> str:
+    """Names a guarded step by its command line, which is the same again after a requeue."""
+    return hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+class Journal:
+    """Appends to one job's journal. A journal that cannot be written is told once and never ends a step."""
+
+    def __init__(self, path: Path, key: str, restart_count: int) -> None:
+        self.path = path
+        self._common = {"schema": SCHEMA, "step_key": key, "restart_count": restart_count}
+        self.trouble = ""
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Appends one event and makes it durable."""
+        record = {"time": round(time.time(), 3), "event": event, **self._common, **fields}
+        line = json.dumps(record, separators=(",", ":")) + "\n"
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(descriptor, line.encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.trouble = f"the journal cannot be written: {error}"
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was written before, oldest first; lines that are damaged are left out."""
+        try:
+            if self.path.stat().st_size > _MAX_SIZE_BYTES:
+                return []
+            lines = self.path.read_bytes().splitlines()
+        except OSError:
+            return []
+        records = []
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # the last line of a host that lost its power
+            if isinstance(record, dict) and record.get("schema") == SCHEMA:
+                records.append(record)
+        return records
+
+    def earlier_attempts(self) -> int:
+        """How many attempts of this step earlier runs of the job made, 0 when the last of them had ended well."""
+        attempts = 0
+        for record in self.records():
+            if record.get("step_key") != self._common["step_key"]:
+                continue
+            if record.get("restart_count", 0) >= self._common["restart_count"]:
+                continue
+            if record["event"] == "start":
+                attempts = max(attempts, int(record.get("attempt", 0)) + 1)
+            elif record["event"] == "end" and record.get("status") == 0:
+                attempts = 0
+        return attempts

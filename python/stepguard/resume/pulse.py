@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes are alive, from two witnesses: the answers of their watches, and a TCP connection to their slurmd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from stepguard.config import Resume
+from stepguard.resume.reach import Probe
+
+# A node whose kernel answers although its watch is silent (an overloaded node, a killed watch) is asked again so often.
+_AGAIN_S = 1.0
+# A watch takes this long to start on a busy node before its silence means anything.
+_START_S = 3.0
+
+
+@dataclass
+class _Node:
+    place: tuple[str, int]
+    heard_s: float
+    seq: int = -1
+    processes: int | None = None
+    processes_seq: int = -1
+    probe: Probe | None = None
+    lost: bool = False
+    flapped: bool = False
+    faults: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+class Pulse:
+    """What is known of each node. All times are of the monotonic clock, in seconds."""
+
+    def __init__(self, config: Resume, places: Mapping[str, tuple[str, int]], now_s: float) -> None:
+        self._config = config
+        self._nodes = {name: _Node(place, now_s + _START_S) for name, place in places.items()}
+
+    def heard(self, report: Mapping[str, object], now_s: float) -> None:
+        """Takes one answer of a watch; an answer that is none is left aside."""
+        node = self._nodes.get(str(report.get("node")))
+        if node is None:
+            return
+        node.heard_s = now_s
+        seq, processes, faults = report.get("seq"), report.get("processes"), report.get("faults")
+        if isinstance(seq, int):
+            node.seq = seq
+            if isinstance(processes, int):
+                node.processes, node.processes_seq = processes, seq
+        if isinstance(faults, list):
+            node.faults = [(str(f[0]), str(f[1]), str(f[2])) for f in faults if isinstance(f, list) and len(f) == 3]
+        if node.lost:
+            node.lost, node.flapped = False, True
+        self._stop_probe(node)
+
+    def excuse(self, pause_s: float) -> None:
+        """We ourselves were stopped for so long (Ctrl-Z, a suspended host): nobody was silent in that time."""
+        for node in self._nodes.values():
+            node.heard_s += pause_s
+            self._stop_probe(node)
+
+    def look(self, now_s: float) -> None:
+        """Moves the probes on and decides which nodes are lost. Never blocks."""
+        for node in self._nodes.values():
+            silence_s = now_s - node.heard_s
+            if silence_s < self._config.silence_s - self._config.probe_s:
+                continue
+            if node.probe is None:
+                node.probe = Probe(*node.place)
+            answers = node.probe.result()
+            probed_s = now_s - node.probe.started_s
+            if answers:
+                if node.lost:
+                    node.lost, node.flapped = False, True
+                if probed_s >= _AGAIN_S:
+                    self._stop_probe(node)
+            elif silence_s >= self._config.silence_s and probed_s >= self._config.probe_s:
+                node.lost = True
+                self._stop_probe(node)
+
+    def _stop_probe(self, node: _Node) -> None:
+        if node.probe is not None:
+            node.probe.close()
+            node.probe = None
+
+    def lost(self) -> set[str]:
+        """Nodes that neither their watch nor their kernel speaks for."""
+        return {name for name, node in self._nodes.items() if node.lost}
+
+    def silence_s(self, name: str, now_s: float) -> float:
+        """How long a node's watch has said nothing."""
+        return now_s - self._nodes[name].heard_s
+
+    def overdue(self, now_s: float) -> bool:
+        """Whether any node should have said something by now, so that it is worth looking often."""
+        return any(
+            now_s - node.heard_s > 1.5 * self._config.heartbeat_s for node in self._nodes.values() if not node.lost
+        )
+
+    def flapped(self) -> tuple[str, ...]:
+        """Nodes that were lost and came back."""
+        return tuple(name for name, node in self._nodes.items() if node.flapped)
+
+    def faults(self) -> dict[str, list[tuple[str, str, str]]]:
+        """The faults that nodes told of themselves, by node."""
+        return {name: node.faults for name, node in self._nodes.items() if node.faults}
+
+    def answered(self, seq: int, names: Iterable[str]) -> bool:
+        """Whether each of these nodes has answered ping `seq` or a later one, or is lost."""
+        known = [self._nodes[name] for name in names if name in self._nodes]
+        return all(node.seq >= seq or node.lost for node in known)
+
+    def emptied(self, seq: int, names: Iterable[str]) -> bool:
+        """Whether each of these nodes has no process of the step left, by an answer to ping `seq` or later."""
+        known = [self._nodes[name] for name in names if name in self._nodes]
+        return all((node.processes_seq >= seq and node.processes == 0) or node.lost for node in known)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From evidence to one verdict. Pure: everything that had to be asked was asked before.
+
+The rule of the whole project stands here: an attempt is run again only on positive evidence that hardware (or,
+if configured, the network) failed. Whatever a person or Slurm's own policy ended stays ended.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Cause(Enum):
+    """Why an attempt ended."""
+
+    HARDWARE = "hardware"
+    NETWORK = "network"
+    APPLICATION = "application"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time limit"
+    PREEMPTED = "preempted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sign of a fault on one node.
+
+    `source` says who saw it (silence, slurm, fault-file, agent), `action` what the node needs (replace, reboot,
+    check), `lost` whether the node is out of reach: such a node cannot be asked to end anything.
+    """
+
+    node: str
+    source: str
+    action: str
+    text: str
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about the end of one attempt.
+
+    `status` is srun's exit status (negative: the signal that ended srun). `interrupted_by` is the signal with
+    which somebody asked us to stop, None when nobody did. `job_state` is Slurm's word for the job now, and
+    `step_state` accounting's word for the step (either empty when Slurm did not say). `flapped` are nodes that
+    were out of reach for a while and answer again. `ended_by_us`: the attempt was ended for the findings' sake.
+    """
+
+    status: int
+    findings: tuple[Finding, ...] = ()
+    interrupted_by: int | None = None
+    job_state: str = ""
+    step_state: str = ""
+    time_left_s: float | None = None
+    flapped: tuple[str, ...] = ()
+    ended_by_us: bool = False
+    blind: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the end of an attempt means; `nodes` are to blame and must not be used again."""
+
+    cause: Cause
+    why: str
+    nodes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """What the worst of the nodes needs: replace, reboot, check, or nothing."""
+        actions = {finding.action for finding in self.findings}
+        return next((action for action in ("replace", "reboot", "check") if action in actions), "")
+
+
+# Slurm's word for a job or a step → what it means for us (squeue(1), JOB STATE CODES).
+_STATE_CAUSES = {
+    "CANCELLED": (Cause.CANCELLED, "cancelled"),
+    "TIMEOUT": (Cause.TIME_LIMIT, "reached its time limit"),
+    "DEADLINE": (Cause.TIME_LIMIT, "reached its deadline"),
+    "PREEMPTED": (Cause.PREEMPTED, "was preempted"),
+    "REVOKED": (Cause.CANCELLED, "was revoked"),
+    "SUSPENDED": (Cause.PREEMPTED, "was suspended"),
+}
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """The one verdict on an attempt that did not end with status 0."""
+    for what, state in (("the job", evidence.job_state), ("the step", evidence.step_state)):
+        # What we ended ourselves is CANCELLED in Slurm's books too.
+        if state in _STATE_CAUSES and not (what == "the step" and evidence.ended_by_us):
+            cause, text = _STATE_CAUSES[state]
+            return Verdict(cause, f"{what} {text}")
+    if evidence.time_left_s is not None and evidence.time_left_s <= 0:
+        return Verdict(Cause.TIME_LIMIT, "the job reached its time limit")
+    if evidence.interrupted_by is not None:
+        return Verdict(Cause.CANCELLED, f"stopped by {signal.Signals(evidence.interrupted_by).name}")
+    if evidence.findings:
+        nodes = tuple(dict.fromkeys(finding.node for finding in evidence.findings))
+        why = "; ".join(f"{finding.node}: {finding.text}" for finding in evidence.findings)
+        return Verdict(Cause.HARDWARE, why, nodes, evidence.findings)
+    if evidence.step_state == "OUT_OF_MEMORY":
+        return Verdict(Cause.APPLICATION, "the program was killed for its memory")
+    if evidence.flapped:
+        return Verdict(Cause.NETWORK, "out of reach for a while: " + ", ".join(evidence.flapped))
+    if evidence.blind:
+        return Verdict(Cause.UNKNOWN, "neither Slurm nor the nodes could be asked")
+    return Verdict(Cause.APPLICATION, f"{_ended(evidence.status)}, and its nodes are healthy")
+
+
+def _ended(status: int) -> str:
+    if status < 0:
+        return f"srun was ended by {signal.Signals(-status).name}"
+    if 128 < status < 128 + signal.NSIG:
+        number = status - 128
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return f"the program was ended by {name}"
+    return f"the program ended with status {status}"
