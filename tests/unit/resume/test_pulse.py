@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node is lost when neither its watch nor its kernel speaks for it, and not before."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from stepguard.config import Resume
+from stepguard.resume.pulse import Pulse
+
+CONFIG = Resume(silence_s=3.0, probe_s=0.0)
+# TEST-NET-1 (RFC 5737) leads nowhere; what a probe of it says depends on no host.
+NOWHERE = ("192.0.2.1", 9)
+
+
+@pytest.fixture
+def living_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def answer(node: str, seq: int, **more: object) -> dict[str, object]:
+    return {"node": node, "seq": seq, "faults": [], "processes": None} | more
+
+
+def test_a_node_that_answers_is_not_lost(living_port: int) -> None:
+    pulse = Pulse(CONFIG, {"n1": ("127.0.0.1", living_port)}, now_s=0)
+    pulse.heard(answer("n1", 1), now_s=10)
+    pulse.look(now_s=12)
+    assert pulse.lost() == set()
+
+
+def test_a_silent_node_whose_kernel_answers_is_not_lost(living_port: int) -> None:
+    pulse = Pulse(CONFIG, {"n1": ("127.0.0.1", living_port)}, now_s=0)
+    pulse.heard(answer("n1", 1), now_s=0)
+    for now_s in range(1, 60):
+        pulse.look(now_s=float(now_s))
+    assert pulse.lost() == set()
+    assert pulse.overdue(now_s=60)
+
+
+def test_a_silent_node_that_does_not_resolve_is_lost_and_comes_back() -> None:
+    pulse = Pulse(CONFIG, {"n1": ("n1.invalid", 6818)}, now_s=0)
+    pulse.heard(answer("n1", 1), now_s=0)
+    pulse.look(now_s=2.9)
+    assert pulse.lost() == set()
+    pulse.look(now_s=float("inf"))
+    assert pulse.lost() == {"n1"}
+    pulse.heard(answer("n1", 2), now_s=5)
+    assert pulse.lost() == set()
+    assert pulse.flapped() == ("n1",)
+
+
+def test_our_own_pause_is_nobodys_silence() -> None:
+    pulse = Pulse(CONFIG, {"n1": NOWHERE}, now_s=0)
+    pulse.heard(answer("n1", 1), now_s=0)
+    pulse.excuse(100)
+    pulse.look(now_s=102)
+    assert pulse.lost() == set()
+
+
+def test_answers_and_process_counts_are_matched_to_the_ping() -> None:
+    pulse = Pulse(CONFIG, {"n1": NOWHERE, "n2": NOWHERE}, now_s=0)
+    pulse.heard(answer("n1", 4, processes=2), now_s=1)
+    assert not pulse.answered(4, ["n1", "n2"])
+    pulse.heard(answer("n2", 5, processes=0), now_s=1)
+    assert pulse.answered(4, ["n1", "n2"])
+    assert not pulse.emptied(4, ["n1", "n2"])
+    pulse.heard(answer("n1", 6, processes=0), now_s=2)
+    assert pulse.emptied(5, ["n1", "n2"])
+
+
+def test_faults_are_kept_by_node_and_nonsense_is_left_aside() -> None:
+    pulse = Pulse(CONFIG, {"n1": NOWHERE}, now_s=0)
+    pulse.heard(answer("n1", 1, faults=[["fault-file", "replace", "XID 79"], ["short"]]), now_s=1)
+    pulse.heard(answer("stranger", 1), now_s=1)
+    pulse.heard({"seq": 1}, now_s=1)
+    assert pulse.faults() == {"n1": [("fault-file", "replace", "XID 79")]}

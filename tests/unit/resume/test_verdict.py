@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Only hardware is resumed; whatever a person or a policy ended stays ended."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from stepguard.resume.verdict import Cause, Evidence, Finding, judge
+
+LOST = Finding("n2", "silence", "reboot", "does not answer", lost=True)
+FAILED_GPU = Finding("n3", "fault-file", "replace", "XID 79")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "cause"),
+    [
+        (Evidence(status=1), Cause.APPLICATION),
+        (Evidence(status=137), Cause.APPLICATION),
+        (Evidence(status=137, step_state="OUT_OF_MEMORY"), Cause.APPLICATION),
+        (Evidence(status=1, findings=(LOST,)), Cause.HARDWARE),
+        (Evidence(status=1, findings=(LOST,), ended_by_us=True, step_state="CANCELLED"), Cause.HARDWARE),
+        (Evidence(status=143, findings=(LOST,), step_state="CANCELLED"), Cause.CANCELLED),
+        (Evidence(status=1, findings=(LOST,), job_state="CANCELLED"), Cause.CANCELLED),
+        (Evidence(status=1, findings=(LOST,), job_state="TIMEOUT"), Cause.TIME_LIMIT),
+        (Evidence(status=1, findings=(FAILED_GPU,), step_state="TIMEOUT"), Cause.TIME_LIMIT),
+        (Evidence(status=1, findings=(FAILED_GPU,), time_left_s=0), Cause.TIME_LIMIT),
+        (Evidence(status=1, findings=(FAILED_GPU,), job_state="PREEMPTED"), Cause.PREEMPTED),
+        (Evidence(status=130, findings=(LOST,), interrupted_by=signal.SIGINT), Cause.CANCELLED),
+        (Evidence(status=1, flapped=("n1",)), Cause.NETWORK),
+        (Evidence(status=1, findings=(LOST,), flapped=("n1",)), Cause.HARDWARE),
+        (Evidence(status=1, blind=True), Cause.UNKNOWN),
+    ],
+)
+def test_cause(evidence: Evidence, cause: Cause) -> None:
+    assert judge(evidence).cause is cause
+
+
+def test_hardware_verdict_names_every_node_and_the_worst_action() -> None:
+    verdict = judge(Evidence(status=1, findings=(LOST, FAILED_GPU)))
+    assert verdict.nodes == ("n2", "n3")
+    assert verdict.action == "replace"
+    assert verdict.why == "n2: does not answer; n3: XID 79"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(3, "status 3"), (-9, "srun was ended by SIGKILL"), (139, "SIGSEGV"), (255, "status 255")],
+)
+def test_application_verdict_says_how_the_program_ended(status: int, text: str) -> None:
+    assert text in judge(Evidence(status=status)).why

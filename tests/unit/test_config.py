@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A wrong configuration is refused with file, key, value and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepguard.config import Config, load, parse
+from stepguard.errors import ConfigError
+
+PATH = Path("/etc/stepguard/stepguard.toml")
+
+
+def test_without_a_file_every_key_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STEPGUARD_CONFIG", raising=False)
+    monkeypatch.setattr("stepguard.config.DEFAULT_PATH", Path("/nonexistent/stepguard.toml"))
+    assert load() == Config()
+
+
+def test_values_are_read_and_whole_numbers_do_for_seconds() -> None:
+    config = parse('[resume]\nmax_resumes = 2\nsilence_s = 4\nstrategies = ["spare"]\n[slurm]\nform = "commands"', PATH)
+    assert config.resume.max_resumes == 2
+    assert config.resume.silence_s == 4.0
+    assert config.resume.strategies == ("spare",)
+    assert config.slurm.form == "commands"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[resumes]", ["unknown section 'resumes'", "known: resume, slurm"]),
+        ("[resume]\nmax_resume = 1", ["unknown key 'max_resume'", "max_resumes"]),
+        ("[resume]\nmax_resumes = -1", ["[resume] max_resumes", "-1", "at least 0"]),
+        ("[resume]\nmax_resumes = true", ["True", "int is needed"]),
+        ("[resume]\nmax_resumes = 1.5", ["1.5", "int is needed"]),
+        ("[resume]\nsilence_s = nan", ["nan", "at least"]),
+        ("[resume]\nsilence_s = inf", ["inf", "at least"]),
+        ("[resume]\nresume_network = 1", ["bool is needed"]),
+        ('[resume]\nstrategies = ["spare", "splace"]', ["splace", "allowed: spare"]),
+        ('[resume]\nstrategies = "spare"', ["list of strings"]),
+        ('[slurm]\nform = "cli"', ["'cli'", "allowed: auto, commands, pyslurm"]),
+        ("resume = 3", ["a section is needed", "[resume]"]),
+        ("[resume", ["not TOML"]),
+    ],
+)
+def test_refusals_name_file_key_value_and_what_is_allowed(text: str, said: list[str]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(text, PATH)
+    for part in [str(PATH), *said]:
+        assert part in str(refused.value)
+
+
+def test_a_named_file_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match="no such configuration file"):
+        load()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b'[resume]\nfault_file = "\xe9"'])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "stepguard.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(path)
+
+
+def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(tmp_path)
