@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the nodes of the next attempt, and makes way for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stepguard.config import Resume
+from stepguard.resume.attempt import Attempt, AttemptEnd
+from stepguard.resume.claims import Claims
+from stepguard.resume.evidence import node_finding
+from stepguard.resume.messages import Messages
+from stepguard.resume.situation import Situation
+from stepguard.resume.strategies import Choice, Placement, choose
+from stepguard.resume.verdict import Verdict
+from stepguard.resume.watch_step import NAME as WATCH_NAME
+from stepguard.slurm.protocol import SlurmClient
+from stepguard.slurm.records import ClusterConfig, Job
+from stepguard.slurm.srun_arguments import SrunCommand, with_overrides
+
+# Steps that use no node in the sense of a spare: the batch script's own, and Slurm's.
+_NOT_IN_USE = frozenset({"batch", "extern", "interactive"})
+# What of the user's own placement the new node list replaces.
+_REPLACED_OPTIONS = {"exclude", "nodefile", "relative"}
+_TURN_S = 0.02
+_COUNT_AGAIN_S = 0.1
+
+
+@dataclass
+class Replacement:
+    """Remembers over all attempts which nodes are bad (must not be used again) and which of them are lost."""
+
+    config: Resume
+    slurm: SlurmClient
+    command: SrunCommand
+    messages: Messages
+    pause: Callable[[float], bool]
+    lost: set[str] = field(default_factory=set)
+    _bad: dict[str, None] = field(default_factory=dict)
+    _claims: Claims | None = None
+
+    def find(self, job: Job, cluster: ClusterConfig, attempt: Attempt, end: AttemptEnd, verdict: Verdict) -> Choice:
+        """Chooses and carries out a strategy. Raises SlurmError while Slurm does not answer."""
+        self.messages.info("Job failed - replacing nodes")
+        self._claims = self._claims or Claims(job.id)
+        self.lost.update(finding.node for finding in verdict.findings if finding.lost)
+        # A spare may have died unnoticed by the step.
+        self.lost.update(name for name in attempt.watch.pulse.lost() if name in job.nodes)
+        self._bad.update(dict.fromkeys((*verdict.nodes, *self.lost)))
+        step_nodes = end.step_nodes or job.nodes
+        usable: tuple[str, ...] = ()
+
+        def choose_usable(others: set[str]) -> tuple[str, ...]:
+            nonlocal usable
+            usable = self._usable(job, step_nodes, others, attempt)
+            return usable[: len(step_nodes)]
+
+        self._claims.claim(choose_usable)
+        limit_s = None if job.time_left_s is None else job.time_left_s - self.config.min_time_left_s
+        choice = choose(
+            Situation(
+                slurm=self.slurm,
+                cluster=cluster,
+                config=self.config,
+                job=job,
+                command=self.command,
+                step_nodes=step_nodes,
+                bad=tuple(self._bad),
+                lost=frozenset(self.lost),
+                usable=usable,
+                deadline_s=limit_s,
+                messages=self.messages,
+                pause=self.pause,
+            )
+        )
+        if isinstance(choice.outcome, Placement):
+            nodes = choice.outcome.nodes
+            self._claims.claim(lambda _: nodes)
+            # A node that came back (wait) is as good as any.
+            self.lost.difference_update(nodes)
+            for name in nodes:
+                self._bad.pop(name, None)
+        return choice
+
+    def _usable(self, job: Job, step_nodes: tuple[str, ...], others: set[str], attempt: Attempt) -> tuple[str, ...]:
+        """The job's healthy nodes that nobody else uses: survivors first, then spares, each in the job's order."""
+        own = attempt.step.id if attempt.step else None
+        in_use = set(others)
+        for step in self.slurm.steps(job.id):
+            if step.id not in _NOT_IN_USE and step.id != own and step.name != WATCH_NAME:
+                in_use |= set(step.nodes) - set(step_nodes)
+        candidates = [name for name in job.nodes if name not in self._bad and name not in in_use]
+        faulty = {node.name for node in self.slurm.nodes(candidates) if node_finding(node, self.config)}
+        faulty |= attempt.watch.pulse.faults().keys()
+        healthy = [name for name in candidates if name not in faulty]
+        return tuple(sorted(healthy, key=lambda name: name not in step_nodes))
+
+    def release(self) -> None:
+        """Gives up what was claimed."""
+        if self._claims is not None:
+            self._claims.release()
+
+
+def next_words(command: SrunCommand, placement: Placement) -> list[str]:
+    """The user's command line on the placement's nodes, its output appended to that of the attempts before.
+
+    --overlap, because the old step may hold its resources until Slurm itself has noticed that a node is dead
+    (22.05 to 26.05).
+    """
+    nodes = placement.nodes
+    overrides: dict[str, str | None] = {"nodes": str(len(nodes)), "nodelist": ",".join(nodes), "overlap": None}
+    if not command.open_mode:
+        overrides["open-mode"] = "append"
+    return with_overrides(command, overrides, drop=_REPLACED_OPTIONS)
+
+
+def await_old_processes(attempt: Attempt, lost: set[str], bound_s: float, messages: Messages) -> None:
+    """Waits until the old tasks are gone from the surviving nodes, so that ports and GPU memory are free again."""
+    watch = attempt.watch
+    if attempt.step is None or watch.fileno() is None:
+        return
+    survivors = [name for name in attempt.step.nodes if name not in lost]
+    end_s = time.monotonic() + bound_s
+    while time.monotonic() < end_s:
+        seq = watch.ping(count=True)
+        turn_end_s = time.monotonic() + 1.0
+        while time.monotonic() < turn_end_s and not watch.pulse.answered(seq, survivors):
+            time.sleep(_TURN_S)
+            if watch.fileno() is None:
+                return
+            watch.read()
+        if watch.pulse.emptied(seq, survivors):
+            return
+        time.sleep(_COUNT_AGAIN_S)
+    messages.error("tasks of the old step are still running; going on beside them")
