@@ -21,7 +21,7 @@ class SlurmClient(Protocol):
         """The job with this id. A purged id (MinJobAge after the end) is SlurmRefused."""
 
     def nodes(self, names: Iterable[str]) -> list[Node]:
-        """Those nodes, in Slurm's order (that of slurm.conf), each once. No names: no question, an empty list.
+        """Those nodes, in the order of `names`, each once. No names: no question, an empty list.
 
         A name that Slurm does not know is SlurmRefused.
         """
