@@ -95,12 +95,12 @@ class ClusterConfig:
     """The parts of `scontrol show config` that decisions need.
 
     `release` is that of slurmctld, (22, 5, 8). The lists keep Slurm's words, values included ("max_rpc_cnt=150").
-    `slurmctld_hosts` are the controllers, the primary first.
+    `slurmctld_places` are the controllers' addresses and ports, the primary first.
     """
 
     cluster_name: str
     release: tuple[int, ...]
-    slurmctld_hosts: tuple[str, ...]
+    slurmctld_places: tuple[tuple[str, int], ...]
     prolog_flags: frozenset[str]
     scheduler_parameters: tuple[str, ...]
     slurmctld_parameters: tuple[str, ...]

@@ -99,12 +99,14 @@ def config(output: str) -> ClusterConfig:
     def words(name: str) -> tuple[str, ...]:
         return tuple(word for word in values.get(name, "").split(",") if word)
 
-    hosts = [value.partition("(")[0] for name, value in values.items() if name.startswith("SlurmctldHost[")]
+    # "ctl1", or "ctl1(10.0.0.1)" where the address differs; the port may be a range, "6810-6817".
+    hosts = [value.rstrip(")").split("(")[-1] for name, value in values.items() if name.startswith("SlurmctldHost[")]
+    port = int(values.get("SlurmctldPort", "6817").partition("-")[0])
     lifetime = re.search(r"\bcred_expire=(\d+)", values.get("AuthInfo", ""))
     return ClusterConfig(
         cluster_name=values["ClusterName"],
         release=parse_release(values["SLURM_VERSION"]),
-        slurmctld_hosts=tuple(hosts),
+        slurmctld_places=tuple((host, port) for host in hosts),
         prolog_flags=frozenset(words("PrologFlags")),
         scheduler_parameters=words("SchedulerParameters"),
         slurmctld_parameters=words("SlurmctldParameters"),
