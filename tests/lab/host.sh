@@ -35,7 +35,7 @@ ln -s /proc/self/fd/2 dev/stderr
 mount -t tmpfs -o mode=1777 shm dev/shm
 gpu=0
 while [ "$gpu" -lt "$gpus" ]; do
-	: >"dev/nvidia$gpu"
+	cp -a /dev/null "dev/nvidia$gpu" # Slurm wants a device before it sets CUDA_VISIBLE_DEVICES
 	gpu=$((gpu + 1))
 done
 
