@@ -21,6 +21,8 @@ from stepguard.errors import PlacementError, StepguardError, UsageError
 if TYPE_CHECKING:
     from stepguard.resume.supervisor import Supervisor
 
+# `srun --help` is asked only about options that no release of Slurm has: other plugins'.
+_HELP_S = 10.0
 _USAGE = "stepguard supervise [--command-at K] -- srun ARGS…"
 _HELP = f"""Usage: {_USAGE}
 
@@ -82,7 +84,7 @@ def _read(argv: Sequence[str]) -> tuple[list[str], int | None]:
 
 def _prepare(words: list[str], command_at: int | None) -> Supervisor:
     from stepguard import config as configuration
-    from stepguard.bridge import check_srun
+    from stepguard.process import run
     from stepguard.resume.messages import Messages
     from stepguard.resume.signals import SignalInbox
     from stepguard.resume.supervisor import Supervisor
@@ -91,7 +93,7 @@ def _prepare(words: list[str], command_at: int | None) -> Supervisor:
     from stepguard.slurm.srun_arguments import parse
 
     environment = dict(os.environ) | {"STEPGUARD_SUPERVISED": "1"}
-    command = parse(words, command_at)
+    command = parse(words, command_at, environment, lambda: run([words[0], "--help"], timeout_s=_HELP_S).stdout)
     job_id = command.job_id or environment.get("SLURM_JOB_ID", "")
     config = configuration.load()
     slurm = connect(config.slurm)

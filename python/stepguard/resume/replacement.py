@@ -23,7 +23,7 @@ from stepguard.slurm.srun_arguments import SrunCommand, with_overrides
 # Steps that use no node in the sense of a spare: the batch script's own, and Slurm's.
 _NOT_IN_USE = frozenset({"batch", "extern", "interactive"})
 # What of the user's own placement the new node list replaces.
-_REPLACED_OPTIONS = {"exclude", "nodefile", "relative"}
+_REPLACED_OPTIONS = {"exclude", "nodefile", "relative", "mem-per-cpu", "mem-per-gpu"}
 _TURN_S = 0.02
 _COUNT_AGAIN_S = 0.1
 
@@ -106,11 +106,17 @@ class Replacement:
 def next_words(command: SrunCommand, placement: Placement) -> list[str]:
     """The user's command line on the placement's nodes, its output appended to that of the attempts before.
 
-    --overlap, because the old step may hold its resources until Slurm itself has noticed that a node is dead
-    (22.05 to 26.05).
+    The old step may hold its resources until Slurm itself has noticed that a node is dead. --overlap shares CPUs and
+    GRES with it, but not memory that is asked for, be it by SLURM_MEM_PER_CPU in the batch script's environment
+    ("Memory required by task is not available", 22.05.8); --mem=0 asks for what the job has.
     """
     nodes = placement.nodes
-    overrides: dict[str, str | None] = {"nodes": str(len(nodes)), "nodelist": ",".join(nodes), "overlap": None}
+    overrides: dict[str, str | None] = {
+        "nodes": str(len(nodes)),
+        "nodelist": ",".join(nodes),
+        "overlap": None,
+        "mem": "0",
+    }
     if not command.open_mode:
         overrides["open-mode"] = "append"
     return with_overrides(command, overrides, drop=_REPLACED_OPTIONS)
