@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from lab import configuration
+from lab import entry
 from lab.accounts import Accounts
-from lab.configuration import Settings
+from lab.configuration import ConfigurationFiles, Settings, Shape
 from lab.daemons import Daemons
 from lab.directory import Directory
 from lab.errors import LabError
@@ -26,7 +26,7 @@ class Cluster:
 
     `nodes`          how many nodes
     `gpus_per_node`  GRES gpu, plain files in place of devices
-    `slurm_conf`     lines of slurm.conf to add, override or (None) leave out, see configuration.Settings
+    `slurm_conf`     lines of slurm.conf to add, override or (None) leave out, see lab.configuration.Settings
     `plugstack`      the text of plugstack.conf
     `prefix`         a directory of this side, read-only at /opt/stepguard on every host
     `release`        "24.11", "26.05": another Debian release's Slurm, see `python -m lab root`; None: the machine's own
@@ -53,9 +53,7 @@ class Cluster:
         self._prefix = prefix
         self._settings = dict(slurm_conf or {})
         self._plugstack = plugstack
-        self._shape = configuration.Shape(
-            tuple(self.nodes), gpus_per_node, cpus_per_node, memory_per_node_mib, self.release.number
-        )
+        self._shape = Shape(tuple(self.nodes), gpus_per_node, cpus_per_node, memory_per_node_mib, self.release.number)
         names = [CONTROLLER, LOGIN, *self.nodes]
         self._hosts = {name: Host(name, address(index)) for index, name in enumerate(names)}
         for node in self.nodes:
@@ -74,7 +72,8 @@ class Cluster:
         try:
             self._accounts = Accounts(self.release.root, self._users, self._directory.path / "home")
             self._accounts.make_homes()
-            self._write_files()
+            self._files = ConfigurationFiles(self._directory, self._accounts, self._shape)
+            self._files.write_all(self._hosts.values(), self._settings, self._plugstack)
             self._site = Site(self._directory, self.release.root, self._prefix)
         except BaseException:
             self._directory.remove()
@@ -195,12 +194,14 @@ class Cluster:
     def power_off(self, node: str) -> None:
         """A power cut: all on the node is dead at once and its address answers nothing."""
         self._site.power_off(self._hosts[node])
+        self._note_hosts()
         self._daemons.forget(self._hosts[node])
 
     def power_on(self, node: str) -> None:
         """Boots the node under its old name, with empty disks. With ReturnToService below 2, Slurm then shows it DOWN
         ("Node unexpectedly rebooted") until an administrator resumes it."""
         self._site.boot([self._hosts[node]])
+        self._note_hosts()
         self._daemons.start_munge(self._hosts[node])
         self._daemons.start_slurmd(self._hosts[node])
 
@@ -232,7 +233,7 @@ class Cluster:
         """
         self._settings.update(slurm_conf or {})
         self._plugstack = self._plugstack if plugstack is None else plugstack
-        self._write_slurm_conf()
+        self._files.write_slurm_conf(self._settings, self._plugstack)
         self._daemons.run(self._hosts[CONTROLLER], ["scontrol", "reconfigure"])
 
     # States
@@ -260,6 +261,7 @@ class Cluster:
 
     def _start_everything(self) -> None:
         self._site.boot([*self._hosts.values()])
+        self._note_hosts()
         for host in self._hosts.values():
             self._daemons.start_munge(host)
         controller = self._hosts[CONTROLLER]
@@ -271,25 +273,8 @@ class Cluster:
             self._daemons.start_slurmd(self._hosts[node])
         self.wait_idle()
 
-    def _write_files(self) -> None:
-        write, munge, slurm = self._directory.write, self._accounts["munge"], self._accounts["slurm"]
-        log = self._directory.path / "log"
-        write("etc/passwd", self._accounts.passwd())
-        write("etc/group", self._accounts.group())
-        write(
-            "etc/hosts",
-            "127.0.0.1 localhost\n" + "".join(f"{host.address} {host.name}\n" for host in self._hosts.values()),
-        )
-        write("etc/munge.key", os.urandom(64).hex(), uid=munge.uid, gid=munge.gid, mode=0o400)
-        write("etc/slurm/slurmdbd.conf", configuration.slurmdbd_conf(log), uid=slurm.uid, gid=slurm.gid, mode=0o600)
-        write("etc/slurm/cgroup.conf", configuration.cgroup_conf(self.release.number))
-        write("etc/slurm/gres.conf", configuration.gres_conf(self._shape))
-        self._write_slurm_conf()
-
-    def _write_slurm_conf(self) -> None:
-        log = self._directory.path / "log"
-        self._directory.write("etc/slurm/slurm.conf", configuration.slurm_conf(self._shape, log, self._settings))
-        self._directory.write("etc/slurm/plugstack.conf", self._plugstack)
+    def _note_hosts(self) -> None:
+        entry.note_hosts(self._directory, self._hosts.values())
 
     def _log(self, name: str) -> str:
         path = self._directory.path / "log" / name

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab.accounts import Accounts
+from lab.directory import Directory
+from lab.hosts import Host
 
 Settings = Mapping[str, str | None]
 """slurm.conf: parameter to value. A line with several parameters has its first one, as "PartitionName=main", as key;
@@ -21,6 +26,34 @@ class Shape:
     cpus_per_node: int
     memory_per_node_mib: int
     release: tuple[int, int]
+
+
+class ConfigurationFiles:
+    """The files that a lab's hosts read, written into its directory."""
+
+    def __init__(self, directory: Directory, accounts: Accounts, shape: Shape) -> None:
+        self._directory = directory
+        self._accounts = accounts
+        self._shape = shape
+        self._log = directory.path / "log"
+
+    def write_all(self, hosts: Iterable[Host], settings: Settings, plugstack: str) -> None:
+        """Writes all of them, with a new munge key."""
+        write, munge, slurm = self._directory.write, self._accounts["munge"], self._accounts["slurm"]
+        addresses = "".join(f"{host.address} {host.name}\n" for host in hosts)
+        write("etc/passwd", self._accounts.passwd())
+        write("etc/group", self._accounts.group())
+        write("etc/hosts", f"127.0.0.1 localhost\n{addresses}")
+        write("etc/munge.key", os.urandom(64).hex(), uid=munge.uid, gid=munge.gid, mode=0o400)
+        write("etc/slurm/slurmdbd.conf", slurmdbd_conf(self._log), uid=slurm.uid, gid=slurm.gid, mode=0o600)
+        write("etc/slurm/cgroup.conf", cgroup_conf(self._shape.release))
+        write("etc/slurm/gres.conf", gres_conf(self._shape))
+        self.write_slurm_conf(settings, plugstack)
+
+    def write_slurm_conf(self, settings: Settings, plugstack: str) -> None:
+        """Writes the two files that a running cluster may read again."""
+        self._directory.write("etc/slurm/slurm.conf", slurm_conf(self._shape, self._log, settings))
+        self._directory.write("etc/slurm/plugstack.conf", plugstack)
 
 
 def slurm_conf(shape: Shape, log: Path, settings: Settings) -> str:
@@ -60,7 +93,7 @@ def slurm_conf(shape: Shape, log: Path, settings: Settings) -> str:
 
 
 def gres_conf(shape: Shape) -> str:
-    """The text of gres.conf: plain files stand for the devices."""
+    """The text of gres.conf."""
     return f"Name=gpu File={_devices(shape.gpus_per_node)}\n" if shape.gpus_per_node else ""
 
 
@@ -78,11 +111,6 @@ def slurmdbd_conf(log: Path) -> str:
     )
 
 
-def host_list(nodes: Sequence[str]) -> str:
-    """The nodes as slurm.conf names them."""
-    return ",".join(nodes)
-
-
 def _nodes(shape: Shape) -> dict[str, str]:
     if not shape.nodes:
         return {}
@@ -91,7 +119,7 @@ def _nodes(shape: Shape) -> dict[str, str]:
         *([f"Gres=gpu:{shape.gpus_per_node}"] if shape.gpus_per_node else []),
     ]
     gres = {"GresTypes": "gpu"} if shape.gpus_per_node else {}
-    return {**gres, f"NodeName={host_list(shape.nodes)}": " ".join([*parts, "State=UNKNOWN"])}
+    return {**gres, f"NodeName={','.join(shape.nodes)}": " ".join([*parts, "State=UNKNOWN"])}
 
 
 def _devices(count: int) -> str:

@@ -16,6 +16,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab.errors import LabError
@@ -68,9 +69,21 @@ class Directory:
         os.close(self.lock_fd)
 
 
+def living() -> list[Path]:
+    """The directories of the labs that live."""
+    return [path for path, alive in _labs() if alive]
+
+
 def remove_stale() -> None:
-    """Removes the directories of labs that are dead: nobody holds their lock."""
-    for path in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
+    """Removes the directories of labs that are dead."""
+    for path, alive in _labs():
+        if not alive:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _labs() -> Iterator[tuple[Path, bool]]:
+    """Each lab's directory, and whether the lab lives: somebody holds its lock."""
+    for path in sorted(Path(tempfile.gettempdir()).resolve().glob(_PREFIX + "*")):
         try:
             fd = os.open(path / "lock", os.O_RDWR)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -78,8 +91,8 @@ def remove_stale() -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            continue
+            yield path, True
         else:
-            shutil.rmtree(path, ignore_errors=True)
+            yield path, False
         finally:
             os.close(fd)

@@ -10,6 +10,7 @@
 #
 # All that the host writes outside of LAB stays in a tmpfs of its mount namespace and ends with it.
 set -eu
+umask 022
 lab=$1 name=$2 lower=$3 gpus=$4 prefix=${5:-}
 
 mount -t tmpfs -o mode=0755 "$name" "$lab/host"
@@ -17,7 +18,7 @@ cd "$lab/host"
 mkdir upper work root
 mount -t overlay -o "lowerdir=$lower,upperdir=$lab/host/upper,workdir=$lab/host/work" "$name" root
 cd root
-mkdir -p -m 0755 dev proc sys run tmp etc/slurm opt/stepguard
+mkdir -p dev proc sys run tmp etc/slurm opt/stepguard
 
 mount -t proc proc proc
 mount -t sysfs sysfs sys # of this network namespace; no cgroup file systems below
@@ -56,8 +57,7 @@ pivot_root . .old
 cd /
 umount -l /.old
 rmdir /.old
-mkdir -p -m 0755 /var/spool/slurmd /run/munge /run/slurm /run/mysqld /run/mariadbd
-mkdir -p -m 0700 /var/spool/slurmctld
+mkdir -p /var/spool/slurmd /var/spool/slurmctld /run/munge /run/slurm /run/mysqld /run/mariadbd
 chown munge: /run/munge
 chown mysql: /run/mysqld /run/mariadbd 2>/dev/null || true # only the controller has a database
 chown slurm: /run/slurm /var/spool/slurmctld

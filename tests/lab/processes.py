@@ -112,6 +112,22 @@ class Process:
         except subprocess.TimeoutExpired:
             raise LabError(f"still runs after {timeout_s:g} s: {self.describe()}") from None
 
+    def wait_output(self, text: str, timeout_s: float) -> None:
+        """Waits until it has printed `text`, on either channel.
+
+        Raises LabError when it ends without, or has not after `timeout_s`.
+        """
+
+        def printed() -> bool:
+            ended = self.status is not None
+            if text in self.stdout or text in self.stderr:
+                return True
+            if ended:
+                raise LabError(f"ended with status {self.status} and did not print {text!r}: {self.describe()}")
+            return False
+
+        wait_until(printed, f"{text!r} of {' '.join(self.argv)}", timeout_s)
+
     def kill(self) -> None:
         """Ends it with SIGKILL and waits for that."""
         self._popen.kill()
@@ -164,9 +180,7 @@ def start(
     """
     prefix: list[str] = []
     if inside is not None:
-        # env(1) changes the directory after the entry; nsenter would open it on this side.
-        user = [] if uid == 0 else [f"--setuid={uid}", f"--setgid={gid}"]
-        prefix = [*inside.enter_argv(), *user, *(["setsid", "--ctty"] if tty else []), "env", f"--chdir={cwd}"]
+        prefix = _entry(inside, uid, gid, cwd, ["setsid", "--ctty"] if tty else [])
     out_path, err_path = output.with_name(output.name + ".out"), output.with_name(output.name + ".err")
     terminal, theirs = os.openpty() if tty else (None, None)
     with (
@@ -199,8 +213,20 @@ def start(
     return process
 
 
-def run_here(argv: Sequence[str], *, text_in: str = "", env: Mapping[str, str] | None = None) -> Completed:
+def call(argv: Sequence[str], inside: Namespaces, *, uid: int, gid: int, env: Mapping[str, str], cwd: str) -> int:
+    """Runs a program inside on our own terminal and returns its status."""
+    with _born_in(inside):
+        popen = subprocess.Popen([*_entry(inside, uid, gid, cwd), *argv], env=dict(env))
+    while True:
+        try:
+            return popen.wait()
+        except KeyboardInterrupt:
+            continue  # the program got it too, and decides
+
+
+def run_here(argv: Sequence[str], *, text_in: str = "", env_add: Mapping[str, str] | None = None) -> Completed:
     """Runs a program on this side to its end. Raises LabError when it cannot be started or fails."""
+    env = {**os.environ, **(env_add or {})}
     try:
         done = subprocess.run(list(argv), input=text_in, capture_output=True, text=True, env=env, check=False)
     except OSError as error:
@@ -225,6 +251,12 @@ def tail(path: Path, lines: int = 20) -> str:
         return "".join(f"{line}\n" for line in path.read_text(errors="replace").splitlines()[-lines:])
     except FileNotFoundError:
         return ""
+
+
+def _entry(inside: Namespaces, uid: int, gid: int, cwd: str, middle: Sequence[str] = ()) -> list[str]:
+    user = [] if uid == 0 else [f"--setuid={uid}", f"--setgid={gid}"]
+    # env(1) changes the directory after the entry; nsenter would open it on this side.
+    return [*inside.enter_argv(), *user, *middle, "env", f"--chdir={cwd}"]
 
 
 def _tool(name: str) -> str:
