@@ -19,4 +19,4 @@ def connect(config: Slurm) -> SlurmClient:
     """A client of the form that the configuration and the cluster allow."""
     from stepguard.slurm.commands import Commands
 
-    return Commands(config.timeout_s)
+    return Commands(config.timeout_s, config.output)

@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from stepguard.errors import ProcessError, SlurmRefused, SlurmUnreachable
 from stepguard.process import Completed, run
-from stepguard.slurm import text
+from stepguard.slurm import json_form, text
 from stepguard.slurm.hostlist import fold
 from stepguard.slurm.records import ClusterConfig, Job, Node, Step
 
@@ -40,50 +41,89 @@ def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
 class Commands:
     """SlurmClient over scontrol, scancel, squeue and sacct."""
 
-    def __init__(self, timeout_s: float = 30.0, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, timeout_s: float = 30.0, output: str = "text", environment: Mapping[str, str] | None = None
+    ) -> None:
         self._timeout_s = timeout_s
+        self._json = output == "json"
         self._environment = command_environment(os.environ if environment is None else environment)
+        self._addresses: dict[str, str] = {}
 
     def job(self, job_id: str) -> Job:
-        shown = self._ask("scontrol", "--details", "show", "job", job_id)
-        try:
-            return text.job(shown, time.time())
-        except text.Ambiguous:
-            return self._job_among_others(job_id)
+        found = self._job_by_json(job_id) if self._json else self._job_by_text(job_id)
+        if found.array_task_id.isdigit():
+            self._addresses[found.id] = f"{found.array_job_id}_{found.array_task_id}"
+        elif not found.array_task_id and not found.het_job_id:
+            self._addresses[found.id] = found.id
+        return found
 
-    def _job_among_others(self, job_id: str) -> Job:
-        """The job where its id names a whole array too: asked again by array and task."""
-        shown = self._ask("squeue", "--noheader", "--array", "--states=all", f"--jobs={job_id}", "--format=%A %i")
-        exact = dict(line.split() for line in shown.splitlines() if len(line.split()) == 2)
+    def _job_by_text(self, job_id: str) -> Job:
         try:
-            return text.job(self._ask("scontrol", "--details", "show", "job", exact.get(job_id, job_id)), time.time())
+            return self._shown_job(job_id)
+        except text.Ambiguous:
+            pass  # one id for a whole array or a het job, or texts that imitate Slurm's
+        try:
+            return self._shown_job(self._address(job_id))
         except text.Ambiguous as error:
-            raise SlurmRefused(
-                "cannot tell Slurm's words from the job's own texts", f"job {job_id}: {error}", "rename the job"
-            ) from error
+            what = f"the job's own texts imitate Slurm's output ({error})"
+            raise SlurmRefused(what, f"job {job_id}", "rename it, or set [slurm] output = json") from error
+
+    def _shown_job(self, address: str) -> Job:
+        return text.job(self._ask("scontrol", "--details", "show", "job", address), time.time())
+
+    def _job_by_json(self, job_id: str) -> Job:
+        query = ("scontrol", "show", "job", job_id)
+        document = self._ask_json(query, ("squeue", "--states=all", f"--jobs={job_id}"))
+        found = json_form.job(document, job_id, time.time())
+        if found is None:
+            raise SlurmRefused("Invalid job id specified", f"job {job_id}")
+        return found
+
+    def _address(self, job_id: str) -> str:
+        """How to name this one job: the id of an array's last task (of a het job's first part) names all of them."""
+        if job_id not in self._addresses:
+            query = ("--noheader", "--array", "--states=all", f"--jobs={job_id}", "--format=%A %i")
+            try:
+                rows = [row.split() for row in self._ask("squeue", *query).splitlines()]
+            except SlurmRefused:
+                return job_id  # purged; whatever is asked of it says so
+            mine = [row[1] for row in rows if len(row) == 2 and row[0] == job_id]
+            if len(mine) != 1:
+                return job_id  # an array that waits as a whole has one id
+            self._addresses[job_id] = mine[0]
+        return self._addresses[job_id]
 
     def nodes(self, names: Iterable[str]) -> list[Node]:
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return []
-        # An unknown name makes scontrol fail, but it prints the others first.
-        done = self._run("scontrol", "show", "node", fold(wanted))
-        found = {node.name: node for node in text.nodes(done.stdout)}
+        query = ("scontrol", "show", "node", fold(wanted))
+        if self._json:
+            shown = json_form.nodes(self._ask_json(query, ("sinfo",)))
+        else:
+            # An unknown name makes scontrol fail, but it prints the others.
+            done = self._run(*query)
+            shown = text.nodes(done.stdout if "not found" in done.stdout else self._checked(done))
+        found = {node.name: node for node in shown}
         for name in wanted:
             if name not in found:
-                self._checked(replace(done, stdout=f"no node {name} here"))
+                raise SlurmRefused("no such node", name, "see scontrol show node")
         return [found[name] for name in wanted]
 
     def steps(self, job_id: str) -> list[Step]:
         done = self._run("scontrol", "show", "step", job_id)
         if done.status != 0 and _GONE.search(done.stderr + done.stdout):
             return []
-        return text.steps(self._checked(done))
+        steps = text.steps(self._checked(done))
+        if any(step.job_id != job_id for step in steps):
+            address = self._address(job_id)
+            steps = [step for step in steps if step.job_id == address]
+        return [replace(step, job_id=job_id) for step in steps]
 
     def step_accounting(self, job_id: str, step_id: str) -> str | None:
-        query = ("--noheader", "--parsable2", "--duplicates", f"--jobs={job_id}.{step_id}", "--format=State")
+        query = ("--noheader", "--parsable2", "--duplicates", "--format=State")
         try:
-            states = self._ask("sacct", *query).splitlines()
+            states = self._ask("sacct", *query, f"--jobs={self._address(job_id)}.{step_id}").splitlines()
         except (SlurmRefused, SlurmUnreachable):
             return None
         return states[-1].split()[0] if states and states[-1].split() else None
@@ -107,20 +147,20 @@ class Commands:
         self._update(job_id, f"ExcNodeList={fold(nodes)}")
 
     def cancel_step(self, job_id: str, step_id: str, signal: str | None = None) -> None:
-        self._cancel(*([] if signal is None else [f"--signal={signal}"]), f"{job_id}.{step_id}")
+        self._cancel(*([] if signal is None else [f"--signal={signal}"]), f"{self._address(job_id)}.{step_id}")
 
     def cancel_job(self, job_id: str) -> None:
-        self._cancel(job_id)
+        self._cancel(self._address(job_id))
 
     def jobs_named(self, name: str, user: str) -> list[str]:
         listed = self._ask("squeue", "--noheader", f"--user={user}", f"--name={name}", "--format=%A")
         return sorted(set(listed.split()), key=int)
 
     def requeue(self, job_id: str, expedite: bool = False) -> None:
-        self._ask("scontrol", "requeue", *(["expedite"] if expedite else []), job_id)
+        self._ask("scontrol", "requeue", *(["expedite"] if expedite else []), self._address(job_id))
 
     def _update(self, job_id: str, change: str) -> None:
-        self._ask("scontrol", "update", f"JobId={job_id}", change)
+        self._ask("scontrol", "update", f"JobId={self._address(job_id)}", change)
 
     def _cancel(self, *arguments: str) -> None:
         done = self._run("scancel", *arguments)
@@ -129,6 +169,22 @@ class Commands:
 
     def _ask(self, *argv: str) -> str:
         return self._checked(self._run(*argv))
+
+    def _ask_json(self, query: tuple[str, ...], before_23_02: tuple[str, ...]) -> dict[str, Any]:
+        """Asks with --json; scontrol takes that from 23.02 on."""
+        import json
+
+        done = self._run(*query, "--json")
+        if done.status != 0 and "unrecognized option" in done.stderr:
+            done = self._run(*before_23_02, "--json")
+        try:
+            document = json.loads(self._checked(done))
+        except ValueError as error:
+            advice = "are Slurm's JSON plugins installed? [slurm] output = text needs none"
+            raise SlurmRefused("no JSON in the answer", " ".join(done.argv), advice) from error
+        if not isinstance(document, dict):
+            raise SlurmRefused("no JSON object in the answer", " ".join(done.argv))
+        return document
 
     def _run(self, *argv: str) -> Completed:
         try:

@@ -28,7 +28,8 @@ _REQUIRED = frozenset(
 )
 _OPTIONAL = frozenset(["BatchHost", "TRES", "ReqTRES", "AllocTRES", "MinCPUsNode", "JOB_GRES"])
 _ABSENT = frozenset(["(null)", "N/A", "None", "none", "Unknown"])
-_HAS_TIME_LEFT = frozenset(["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED"])
+# The states in which a job uses up its time limit.
+HAS_TIME_LEFT = frozenset(["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED"])
 
 
 class Ambiguous(ValueError):
@@ -62,7 +63,7 @@ def job(output: str, now_s: float) -> Job:
             _field(head["OverSubscribe"], "OverSubscribe")
         ),
         has_gres=_has_gres(output, head, details),
-        time_left_s=end_time - now_s if end_time is not None and state in _HAS_TIME_LEFT else None,
+        time_left_s=end_time - now_s if end_time is not None and state in HAS_TIME_LEFT else None,
         end_time=end_time,
         num_cpus=int(_field(head["NumNodes"], "NumCPUs")),
         cpus_per_node=_cpus_per_node(details, nodes),
