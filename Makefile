@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` says what there is.
+
+PREFIX ?= /opt/stepguard
+DESTDIR ?=
+SLURM_INCLUDE ?= /usr/include
+PYTHON ?= /usr/bin/python3
+
+# Everything that depends on these settings is built in a directory of its own: several can be built side by side.
+KEY := $(shell { $(PYTHON) -VV; echo '$(PREFIX) $(SLURM_INCLUDE) $(PYTHON)'; } 2>&1 | cksum | cut -d' ' -f1)
+BUILD := $(CURDIR)/build/$(KEY)
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BUILD)/tools/bin/python -m pip --quiet --no-input
+SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed)
+
+help:
+	@echo 'make build    compile the plugin and its bridge, prepare the Python environment, in build/'
+	@echo 'make install  build, and install under PREFIX=$(PREFIX)'
+	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
+	@echo 'make clean    remove build/'
+	@echo 'settings:     PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON)'
+
+# -- build ------------------------------------------------------------------------------------------------------------
+
+build: $(BUILD)/venv.ready
+	@$(MAKE) --no-print-directory -C spank OUT=$(BUILD) PREFIX=$(PREFIX) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON) \
+	  CFFI_PYTHON=$(BUILD)/venv/bin/python
+
+# pip and setuptools stay here, out of the environment that is installed.
+$(BUILD)/tools.ready:
+	@case '$(PREFIX)$(DESTDIR)' in *[[:space:]]*) echo 'stepguard: no spaces in PREFIX and DESTDIR, please' >&2; exit 2;; esac
+	@case '$(PREFIX)' in /*) ;; *) echo 'stepguard: PREFIX must be an absolute path' >&2; exit 2;; esac
+	@$(PYTHON) -I spank/bridge_build.py flags compile >/dev/null
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo 'stepguard: install python3-venv' >&2; exit 1; }
+	rm -rf $(BUILD)/tools $(BUILD)/venv
+	$(PYTHON) -m venv $(BUILD)/tools
+	$(PYTHON) -m venv --without-pip $(BUILD)/venv
+	$(PIP) install 'setuptools>=66' wheel
+	touch $@
+
+$(BUILD)/venv.ready: $(BUILD)/tools.ready $(SOURCES)
+	rm -rf $(BUILD)/source $(BUILD)/wheel
+	mkdir -p $(BUILD)/source
+	cp -R pyproject.toml python $(wildcard README.md LICENSE) $(BUILD)/source/
+	rm -rf $(BUILD)/source/python/*.egg-info
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel $(BUILD)/source
+	$(PIP) --python $(BUILD)/venv/bin/python install --no-compile $(BUILD)/wheel/*.whl
+	$(PIP) --python $(BUILD)/venv/bin/python install --no-compile --no-deps --force-reinstall $(BUILD)/wheel/*.whl
+	touch $@
+
+# -- install ----------------------------------------------------------------------------------------------------------
+
+TO := $(DESTDIR)$(PREFIX)
+# Under a temporary name first: a program that starts in the middle finds the old file or the new one.
+put = install -m $(1) $(2) $(3).new && mv -f $(3).new $(3)
+
+install: build
+	umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/share/stepguard/slurm-conf-examples
+	spank/install_venv.sh $(BUILD)/venv $(TO) $(PREFIX)
+	printf '%s\n' '#!$(PREFIX)/venv/bin/python -I' 'import sys' 'from stepguard.__main__ import main' \
+	  'sys.exit(main())' > $(BUILD)/stepguard
+	$(call put,755,$(BUILD)/stepguard,$(TO)/bin/stepguard)
+	for file in slurm-conf-examples/*; do \
+	  sed 's|/opt/stepguard|$(PREFIX)|g' $$file > $(BUILD)/example && \
+	  $(call put,644,$(BUILD)/example,$(TO)/share/stepguard/$$file) || exit; done
+	$(call put,644,$(BUILD)/bridge.so,$(TO)/lib/stepguard/bridge.so)
+	$(call put,644,$(BUILD)/stepguard.so,$(TO)/lib/slurm/stepguard.so)
+	@echo 'stepguard is installed in $(TO). To switch it on, see $(PREFIX)/share/stepguard/slurm-conf-examples/plugstack.conf'
+
+# -- lint -------------------------------------------------------------------------------------------------------------
+
+.venv/ready: pyproject.toml
+	test -d .venv || $(PYTHON) -m venv .venv
+	.venv/bin/python -m pip --quiet --no-input --disable-pip-version-check install --editable '.[dev]'
+	touch $@
+
+lint: .venv/ready
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	git ls-files '*.sh' | xargs --no-run-if-empty shellcheck
+
+clean:
+	rm -rf build
+
+.PHONY: help build install lint clean
+.DELETE_ON_ERROR:

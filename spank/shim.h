@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of the plugin that Slurm loads. Everything here runs in srun, sbatch and salloc, as the user; nothing of
+ * it runs in slurmd or slurmstepd.
+ */
+#ifndef STEPGUARD_SHIM_H
+#define STEPGUARD_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <slurm/spank.h>
+
+#include "bridge.h"
+
+#define STEPGUARD_OPTION "--auto-resume"
+
+/* settings.c: the arguments of the plugin's line in plugstack.conf. */
+struct settings {
+	bool misplaced_warns;   /* misplaced=warn: sbatch and salloc go on without the option */
+	bool broken_refuses;    /* on_broken=refuse: no step where a guarded one was asked for and cannot be had */
+	const char *lint;       /* lint=warn|reject|off: what sbatch does with findings in a job script */
+	const char *config;     /* config=PATH: the configuration file, NULL for the default place */
+};
+
+/* Reads the arguments; a wrong one is named in one line and its default is used. Never fails. */
+void settings_read(struct settings *settings, int count, char **arguments);
+
+/* client.c: the option, and what becomes of the program that was given it. */
+int client_init(spank_t spank, int count, char **arguments);
+int client_post_opt(spank_t spank);
+int client_register_remote(spank_t spank);
+
+/* words.c: the command line of this process. */
+struct words {
+	char *bytes; /* each word ended by a NUL */
+	size_t size;
+	char **word; /* count pointers into bytes */
+	int count;
+};
+
+/* Reads the command line from the kernel. Returns 0, or -1 with errno set; words_free afterwards either way. */
+int words_read(struct words *words);
+void words_free(struct words *words);
+
+/* supervise.c: becomes the supervisor of the step. */
+
+/* Replaces this process by the supervisor of `words`, which no longer hold our own option; words[command_at] is the
+ * program. Returns only when that failed; `why` says why then. */
+void supervise(char **words, int count, int command_at, char *why, size_t why_size);
+
+/* ask.c: loads the bridge, on the first question only, and asks it. For STEPGUARD_BROKEN, answer->text says why. */
+int ask(const struct stepguard_question *question, struct stepguard_answer *answer);
+
+#endif
