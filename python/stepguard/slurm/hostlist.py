@@ -54,7 +54,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _expand_host(host: str, at_most: int) -> list[str]:
-    *parts, suffix = re.split(r"\[(.*?)\]", host)
+    *parts, suffix = re.split(r"\[([^\[\]]*)\]", host)
     if not parts:
         return [host]
     if suffix:

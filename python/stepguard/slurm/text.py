@@ -201,16 +201,12 @@ def _node(record: str) -> Node:
         found = re.search(rf"(?<!\S){name}=(\S*)", record)
         return "" if found is None or found[1] in _ABSENT else found[1]
 
-    states = field("State").upper()
-    words = {word.rstrip("*~#!%$@^-") for word in states.split("+")}
-    if "*" in states:
-        words.add("NOT_RESPONDING")
     reason = re.search(r"^ {3}Reason=(.*?)(?=^ {3}\w+=|\Z)", record, re.MULTILINE | re.DOTALL)
     return Node(
         name=field("NodeName"),
         address=field("NodeAddr"),
         port=int(field("Port") or 6818),
-        states=frozenset(words),
+        states=frozenset(field("State").upper().split("+")),
         reason=" ".join(re.sub(r" \[[^\s\]]+@[^\]]+\]", "", reason[1]).split()) if reason else "",
         boot_time=parse_time(field("BootTime")),
         slurmd_start_time=parse_time(field("SlurmdStartTime")),
