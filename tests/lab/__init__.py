@@ -6,6 +6,6 @@
 
 from lab.cluster import Cluster
 from lab.errors import LabError
-from lab.processes import Completed, Process
+from lab.processes import Completed, Process, wait_until
 
-__all__ = ["Cluster", "Completed", "LabError", "Process"]
+__all__ = ["Cluster", "Completed", "LabError", "Process", "wait_until"]

@@ -15,7 +15,7 @@ from lab.daemons import Daemons
 from lab.directory import Directory
 from lab.errors import LabError
 from lab.hosts import Host, Site, address
-from lab.processes import Completed, Process, start, wait_until
+from lab.processes import Completed, Process, start, tail, wait_until
 from lab.releases import Release
 
 CONTROLLER, LOGIN = "ctl", "login"
@@ -29,7 +29,7 @@ class Cluster:
     `slurm_conf`     lines of slurm.conf to add, override or (None) leave out, see lab.configuration.Settings
     `plugstack`      the text of plugstack.conf
     `prefix`         a directory of this side, read-only at /opt/stepguard on every host
-    `release`        "24.11", "26.05": another Debian release's Slurm, see `python -m lab root`; None: the machine's own
+    `release`        "24.11": another Debian release's Slurm, see lab.releases
     `users`          unprivileged users, with a home that is the same on all hosts
     """
 
@@ -64,6 +64,8 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            self.explain(error)
         self.down()
 
     def up(self) -> None:
@@ -123,6 +125,11 @@ class Cluster:
     def controller_log(self) -> str:
         """What slurmctld has logged."""
         return self._log("slurmctld.log")
+
+    def explain(self, error: BaseException) -> None:
+        """Adds the ends of the daemons' logs to an error, which outlives them."""
+        for path in sorted((self._directory.path / "log").iterdir()):
+            error.add_note(f"-- {path.name}\n{tail(path)}")
 
     # Programs
 

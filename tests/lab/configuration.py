@@ -107,7 +107,7 @@ def slurmdbd_conf(log: Path) -> str:
     return (
         "DbdHost=ctl\nSlurmUser=slurm\nAuthType=auth/munge\nPidFile=/run/slurm/slurmdbd.pid\n"
         f"LogFile={log / 'slurmdbd.log'}\n"
-        "StorageType=accounting_storage/mysql\nStorageHost=localhost\nStorageUser=slurm\nStorageLoc=slurm_acct_db\n"
+        "StorageType=accounting_storage/mysql\nStorageHost=localhost\nStorageUser=root\nStorageLoc=slurm_acct_db\n"
     )
 
 

@@ -84,6 +84,9 @@ class Daemons:
             if keep is not None:
                 self.run(host, database.INSTALL_ARGV)
                 self.start_database(host)
+                # slurmdbd would make it, but then it is stuck: the client library of MariaDB 11.8.9 forgets its
+                # defaults when a connection to a database that is not there has failed, and refuses all results.
+                self.run(host, ["mariadb", "--user=root", "--execute=create database slurm_acct_db"])
                 self.start_slurmdbd(host)
                 self._fill(host, users)
                 self.stop(host, "slurmdbd")

@@ -24,7 +24,7 @@ INSTALL_ARGV = [
     "--no-defaults",
     "--user=mysql",
     f"--datadir={DATA}",
-    "--auth-root-authentication-method=normal",
+    "--auth-root-authentication-method=normal",  # no password: its socket is all there is, on one host, in one lab
     "--skip-test-db",
 ]
 
@@ -36,10 +36,11 @@ SERVER_ARGV = [
     "--socket=/run/mysqld/mysqld.sock",
     "--pid-file=/run/mysqld/mysqld.pid",
     "--skip-networking",
-    "--skip-grant-tables",  # its socket is all there is, on one host, in one lab
     "--skip-log-bin",
     "--performance-schema=OFF",
     "--innodb-buffer-pool-size=24M",
+    "--innodb-autoextend-increment=1",
+    "--innodb-temp-data-file-path=ibtmp1:1M:autoextend",
     "--innodb-log-file-size=4M",
     "--innodb-flush-log-at-trx-commit=0",
     "--skip-innodb-doublewrite",
@@ -48,7 +49,8 @@ SERVER_ARGV = [
 
 def template(*facts: str) -> Path:
     """Where the template for these facts (releases, users) is kept once it is made."""
-    return CACHE / f"database-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
+    key = repr((facts, INSTALL_ARGV, SERVER_ARGV))
+    return CACHE / f"database-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 def copy_to(target: Path, source: Path, uid: int, gid: int) -> None:

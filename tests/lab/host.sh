@@ -57,9 +57,10 @@ pivot_root . .old
 cd /
 umount -l /.old
 rmdir /.old
-mkdir -p /var/spool/slurmd /var/spool/slurmctld /run/munge /run/slurm /run/mysqld /run/mariadbd
+mkdir -p /var/spool/slurmd /var/spool/slurmctld /run/munge /run/slurm /run/mysqld
+ln -s mysqld /run/mariadbd # where 26.05's client library looks for the socket
 chown munge: /run/munge
-chown mysql: /run/mysqld /run/mariadbd 2>/dev/null || true # only the controller has a database
+chown mysql: /run/mysqld
 chown slurm: /run/slurm /var/spool/slurmctld
 echo up
 # Orphans are its children; the kernel reaps them while it ignores SIGCHLD.

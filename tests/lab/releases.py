@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Slurm the hosts run: the machine's own, or another Debian release's from a debootstrap directory."""
+"""Which Slurm the hosts run: the machine's own, or another Debian release's from a debootstrap directory.
+
+`python -m lab root 24.11` makes such a directory; STEPGUARD_LAB_RELEASE=24.11 makes it the one that is used when
+nobody says which.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +58,11 @@ class Release:
 
     @classmethod
     def find(cls, name: str | None) -> Release:
-        """The release of that name ("24.11"), or the machine's own. Raises LabError saying how to get it."""
+        """The release of that name ("24.11"), else the one that is set, else the machine's own.
+
+        Raises LabError saying how to get it.
+        """
+        name = name or os.environ.get("STEPGUARD_LAB_RELEASE")
         root = Path("/") if name is None else ROOTS / name
         needed = ("usr/sbin/slurmctld", "usr/sbin/slurmd", "usr/sbin/slurmdbd", "usr/sbin/munged", "usr/sbin/mariadbd")
         missing = [program for program in needed if not (root / program).exists()]

@@ -51,14 +51,14 @@ def product(release: str | None = None) -> Path:
 
     `make install` runs as if for /opt/stepguard, where hosts show it: a Python venv cannot be moved.
     """
-    stage = _BUILD / f"product-{release or 'here'}"
+    root = Release.find(release).root
+    stage = _BUILD / f"product-{root.name}".rstrip("-")
     stage.mkdir(parents=True, exist_ok=True)
     with (stage / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if release is None:
+        if root == Path("/"):
             run_here(["make", "-C", str(_REPOSITORY), "install", f"PREFIX={PREFIX}", f"DESTDIR={stage}"])
         else:
-            root = Release.find(release).root
             _copy_source(root / "usr/src/stepguard")
             run_here([*_PRIVATE, str(_SCRIPT), "install", str(root), "/usr/src/stepguard", str(stage)])
     return stage / PREFIX.lstrip("/")
