@@ -4,28 +4,24 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stepguard.errors import ProcessError, SlurmRefused, SlurmUnreachable
 from stepguard.process import Completed, run
-from stepguard.slurm import json_form, text
+from stepguard.slurm import text
 from stepguard.slurm.hostlist import fold
 from stepguard.slurm.records import ClusterConfig, Job, Node, Step
 
-# What the client library says when no slurmctld answers (slurm_errno.c, 22.05 to 26.05).
-_UNREACHABLE = re.compile(
-    r"unable to contact slurm controller|connection refused|socket timed out|zero bytes were transmitted"
-    r"|unable to establish|could not establish a configuration source|communications? connection failure"
-    r"|controller .*not responding|slurmctld .*not responding",
-    re.IGNORECASE,
+# What the client library says when no slurmctld answers (slurm_errno.c, 22.05 to 26.05), in lower case.
+_UNREACHABLE = (
+    *("unable to contact slurm controller", "unable to establish", "could not establish a configuration source"),
+    *("connection refused", "connection failure", "socket timed out", "zero bytes were transmitted", "not responding"),
 )
 # A step or job that is not there any more need not be ended.
-_GONE = re.compile(r"invalid job id|already completing or completed|job step .*not found", re.IGNORECASE)
+_GONE = ("invalid job id", "already completing or completed", "not found")
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
@@ -72,6 +68,8 @@ class Commands:
         return text.job(self._ask("scontrol", "--details", "show", "job", address), time.time())
 
     def _job_by_json(self, job_id: str) -> Job:
+        from stepguard.slurm import json_form
+
         query = ("scontrol", "show", "job", job_id)
         document = self._ask_json(query, ("squeue", "--states=all", f"--jobs={job_id}"))
         found = json_form.job(document, job_id, time.time())
@@ -99,6 +97,8 @@ class Commands:
             return []
         query = ("scontrol", "show", "node", fold(wanted))
         if self._json:
+            from stepguard.slurm import json_form
+
             shown = json_form.nodes(self._ask_json(query, ("sinfo",)))
         else:
             # An unknown name makes scontrol fail, but it prints the others.
@@ -112,13 +112,13 @@ class Commands:
 
     def steps(self, job_id: str) -> list[Step]:
         done = self._run("scontrol", "show", "step", job_id)
-        if done.status != 0 and _GONE.search(done.stderr + done.stdout):
+        if _is_gone(done):
             return []
         steps = text.steps(self._checked(done))
         if any(step.job_id != job_id for step in steps):
             address = self._address(job_id)
             steps = [step for step in steps if step.job_id == address]
-        return [replace(step, job_id=job_id) for step in steps]
+        return [step._replace(job_id=job_id) for step in steps]
 
     def step_accounting(self, job_id: str, step_id: str) -> str | None:
         query = ("--noheader", "--parsable2", "--duplicates", "--format=State")
@@ -164,7 +164,7 @@ class Commands:
 
     def _cancel(self, *arguments: str) -> None:
         done = self._run("scancel", *arguments)
-        if done.status != 0 and not _GONE.search(done.stderr):
+        if not _is_gone(done):
             self._checked(done)
 
     def _ask(self, *argv: str) -> str:
@@ -199,6 +199,11 @@ class Commands:
         said = " ".join((done.stderr.strip() or done.stdout.strip() or f"status {done.status}").split())
         said = said.removeprefix(f"{done.argv[0]}: error: ")
         command = " ".join(done.argv)
-        if _UNREACHABLE.search(said):
+        if any(words in said.lower() for words in _UNREACHABLE):
             raise SlurmUnreachable(f"no answer from slurmctld ({said})", command)
         raise SlurmRefused(said, command)
+
+
+def _is_gone(done: Completed) -> bool:
+    said = (done.stderr + done.stdout).lower()
+    return done.status != 0 and any(words in said for words in _GONE)

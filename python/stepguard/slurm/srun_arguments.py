@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stepguard.errors import UsageError
 from stepguard.slurm.srun_options import ALIASES, OPTIONS, VARIABLES
@@ -16,11 +17,10 @@ from stepguard.slurm.srun_options import ALIASES, OPTIONS, VARIABLES
 _SHORT = {form[0]: name for name, form in OPTIONS.items() if form[:1].isalpha()}
 _REQUIRES_VALUE = frozenset(name for name, form in OPTIONS.items() if form.endswith(":") and not form.endswith("::"))
 # In `srun --help`: "  -N, --nodes=N", "      --pty[=fd]", "      --exact".
-_HELP_LINE = re.compile(r"^ {2,6}(?:-\w, )?--([a-z][\w-]*)(\[?=)?", re.MULTILINE)
+_HELP_LINE = r"(?m)^ {2,6}(?:-\w, )?--([a-z][\w-]*)(\[?=)?"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option as given: its long name, its value (None without one), and where it stands.
 
     It is `words[word][begin:end]`, and the whole next word too where `value_follows`.
@@ -255,7 +255,7 @@ class _Reader:
     def _from_help(self) -> dict[str, bool]:
         if self._help is None:
             text = self._help_text() if self._help_text is not None else ""
-            self._help = {name: sign == "=" for name, sign in _HELP_LINE.findall(text)}
+            self._help = {name: sign == "=" for name, sign in re.findall(_HELP_LINE, text)}
         return self._help
 
     def _is_value(self, index: int, given: str) -> bool:

@@ -10,9 +10,7 @@ with TZ=UTC and without SLURM_TIME_FORMAT.
 
 from __future__ import annotations
 
-import calendar
 import re
-import time
 from collections.abc import Iterable
 
 from stepguard.slurm.hostlist import expand
@@ -130,8 +128,10 @@ def parse_release(text: str) -> tuple[int, ...]:
 
 def parse_time(text: str) -> int | None:
     """Seconds since the epoch of "2026-11-29T14:07:30" (UTC), None of Slurm's words for no time."""
+    from datetime import datetime
+
     try:
-        return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+        return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
     except ValueError:
         return None
 

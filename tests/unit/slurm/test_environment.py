@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from stepguard.slurm import text
@@ -36,7 +35,7 @@ def test_nodes_are_those_of_the_job() -> None:
 
 
 def test_unknown_cpus_are_not_told() -> None:
-    assert "SLURM_JOB_CPUS_PER_NODE" not in rebuilt(BEFORE, replace(JOB, cpus_per_node=""))
+    assert "SLURM_JOB_CPUS_PER_NODE" not in rebuilt(BEFORE, JOB._replace(cpus_per_node=""))
 
 
 def test_number_of_tasks_stays_the_users() -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def recorded(release: str, name: str) -> dict[str, Any]:
 def test_job_is_that_of_the_text(release: str, as_text: str, as_json: str) -> None:
     expected = text.job((DATA / release / f"{as_text}.txt").read_text(), 1000.0)
     if release == "22.05":
-        expected = replace(expected, cpus_per_node="")
+        expected = expected._replace(cpus_per_node="")
     assert json_form.job(recorded(release, as_json), expected.id, 1000.0) == expected
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +66,7 @@ def test_batch_job_with_gres(release: str) -> None:
 def test_shrunk_job(release: str) -> None:
     whole = text.job(recorded(release, "show-job-batch-gres"), 0)
     shrunk = text.job(recorded(release, "show-job-batch-shrunk"), 0)
-    assert shrunk == replace(whole, nodes=("n1", "n3"), num_cpus=2, cpus_per_node="1(x2)")
+    assert shrunk == whole._replace(nodes=("n1", "n3"), num_cpus=2, cpus_per_node="1(x2)")
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -156,7 +155,7 @@ def test_texts_below_the_command_are_harmless(release: str) -> None:
     output = recorded(release, "show-job-batch-gres")
     forged = output.replace("Comment=two words", f"Comment=two words\n{FORGED_HEAD}\n   Requeue=0 Restarts=9\n ")
     job = text.job(output, 0)
-    assert text.job(forged, 0) == replace(job, comment="two words")
+    assert text.job(forged, 0) == job._replace(comment="two words")
 
 
 def test_nothing_is_not_a_job() -> None:
