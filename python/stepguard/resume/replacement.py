@@ -122,12 +122,12 @@ def next_words(command: SrunCommand, placement: Placement) -> list[str]:
     return with_overrides(command, overrides, drop=_REPLACED_OPTIONS)
 
 
-def await_old_processes(attempt: Attempt, lost: set[str], bound_s: float, messages: Messages) -> None:
-    """Waits until the old tasks are gone from the surviving nodes, so that ports and GPU memory are free again."""
+def await_old_processes(attempt: Attempt, placement: Placement, bound_s: float, messages: Messages) -> None:
+    """Waits until the old tasks are gone from the nodes that go on, so that ports and GPU memory are free again."""
     watch = attempt.watch
     if attempt.step is None or watch.fileno() is None:
         return
-    survivors = [name for name in attempt.step.nodes if name not in lost]
+    survivors = [name for name in attempt.step.nodes if name in placement.nodes]
     end_s = time.monotonic() + bound_s
     while time.monotonic() < end_s:
         seq = watch.ping(count=True)

@@ -151,7 +151,7 @@ class Supervisor:
         )
         if isinstance(choice.outcome, Placement):
             self.job = self.slurm.job(self.job.id)
-            await_old_processes(attempt, self._replacement.lost, self.config.resume.old_step_end_s, self.messages)
+            await_old_processes(attempt, choice.outcome, self.config.resume.old_step_end_s, self.messages)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
             return next_words(self.command, choice.outcome)
         return self._stop(choice, _exit_status(end.status))

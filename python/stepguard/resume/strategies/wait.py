@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 
+from stepguard.resume.reach import answering
 from stepguard.resume.situation import Situation
 from stepguard.resume.strategies.outcome import Failed, Outcome, Placement
 
@@ -49,6 +50,9 @@ class Wait:
             situation.refresh()
             if situation.job.state != "RUNNING" or not set(situation.bad) <= set(situation.job.nodes):
                 return Failed(f"Slurm took {names} out of the job")
-            if not any(node.states & _GONE for node in situation.slurm.nodes(situation.bad)):
+            nodes = situation.slurm.nodes(situation.bad)
+            # Slurm's own word comes late, in both directions; the node's kernel is asked too.
+            back = answering({node.name: (node.address, node.port) for node in nodes}, situation.config.probe_s)
+            if len(back) == len(nodes) and not any(node.states & _GONE for node in nodes):
                 return Placement(situation.in_job_order(situation.step_nodes))
         return Failed(f"{names} did not come back within {bound_s:.0f} s")
