@@ -210,13 +210,12 @@ static int allocator_post_opt(int component)
 	struct words words;
 
 	/* The refusal does not depend on Python: without it, it only cannot quote the script. */
-	if (ask_about(&words, STEPGUARD_ALLOCATOR, component, &answer) != STEPGUARD_REFUSE)
-		snprintf(answer.text, sizeof(answer.text),
-			 "stepguard: " STEPGUARD_OPTION " guards one step and belongs on its srun, not on %s: "
-			 "remove it and write srun " STEPGUARD_OPTION "=1 in the job",
-			 program_invocation_short_name);
+	if (ask_about(&words, STEPGUARD_ALLOCATOR, component, &answer) == STEPGUARD_REFUSE)
+		slurm_spank_log("%s", answer.text);
+	else
+		slurm_spank_log("stepguard: " STEPGUARD_OPTION " guards one step and belongs on its srun, not on sbatch or "
+				"salloc: remove it and write srun " STEPGUARD_OPTION "=1 in the job");
 	words_free(&words);
-	slurm_spank_log("%s", answer.text);
 	if (!client.settings.misplaced_warns)
 		exit(EXIT_PLACEMENT);
 	slurm_spank_log("stepguard: the job goes on without " STEPGUARD_OPTION);
