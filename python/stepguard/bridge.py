@@ -184,9 +184,10 @@ def _read_lines(script: str) -> list[str]:
             fd = os.open(os.path.join(folder, script), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # noqa: PTH118
         except OSError:
             continue
+        if os.fstat(fd).st_mode & 0o170000 != 0o100000:
+            os.close(fd)
+            break
         with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
-            if os.fstat(fd).st_mode & 0o170000 != 0o100000:
-                return []
             return os.fsdecode(file.read(_SCRIPT_SIZE_BYTES)).splitlines()
     return []
 

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shim.built import Shim, build
+
+
+@pytest.fixture(scope="session", params=["plain", "sanitized"])
+def shim(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shim:
+    """The plugin as it is installed, and once more under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    return build(tmp_path_factory.mktemp(request.param), request.param == "sanitized")
+
+
+@pytest.fixture
+def moved(shim: Shim) -> Iterator[Shim]:
+    """The same, for a test that breaks something below the prefix: it is whole again afterwards."""
+    kept = shim.prefix.with_name("kept")
+    shutil.copytree(shim.prefix, kept, symlinks=True)
+    yield shim
+    shutil.rmtree(shim.prefix)
+    kept.rename(shim.prefix)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job script with the option where it does not belong."""
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH -N 4\n# srun in a comment\n#SBATCH --auto-resume=1 -n4\n\n"
+        "export A=1\nsrun -n4 ./train --epochs 90\nsrun ./after\n"
+    )
+    return script

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""srun: which steps are guarded, and in which state the supervisor starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shim.built import Shim
+
+JOB = {"SLURM_JOB_ID": "71"}
+INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"
+EXPORTED = {
+    "plugin_name",
+    "plugin_type",
+    "plugin_version",
+    "spank_plugin_version",
+    "slurm_spank_init",
+    "slurm_spank_init_post_opt",
+}
+
+
+def test_without_the_option_nothing_is_loaded(shim: Shim) -> None:
+    plain = shim.run(["srun", "-n1", "true"], env=JOB).plain
+    assert plain == {
+        "python": "0",
+        "registered": "1",
+        "sigint_default": "1",
+        "job_control": "",
+        "SigBlk": "0000000008027a07",
+        "env": [],
+    }
+
+
+def test_exports_only_what_slurm_calls(shim: Shim) -> None:
+    listing = subprocess.run(["nm", "-D", "--defined-only", shim.plugin], capture_output=True, text=True, check=True)
+    names = {line.split()[-1] for line in listing.stdout.splitlines()}
+    assert {name for name in names if not name.startswith(("_", "asan."))} == EXPORTED
+
+
+def test_guarded_step_becomes_the_supervisor(shim: Shim) -> None:
+    state = shim.run(["srun", "-n4", "--auto-resume=1", "-J", "x", "./train", "--lr", "1"], env=JOB).supervised
+    assert state["argv"] == [b"supervise", b"--command-at", b"4", b"--", *b"srun -n4 -J x ./train --lr 1".split()]
+    assert state["prefix"] == str(shim.prefix / "venv")
+    assert state["isolated"] == 1
+    assert state["env"]["STEPGUARD_SUPERVISED"] == "71.-"
+    assert state["fds"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (["--auto-resume", "1"], []),
+        (["--auto-res=1"], []),
+        (["--au", "1"], []),
+        (["--auto-resume=0", "--auto-resume=1"], []),
+        (["--auto-resume", "0", "-N2", "--auto", "1", "-v"], ["-N2", "-v"]),
+        (["--auto-resume=1", "--auto-resume=1"], []),
+        (["-J", "--auto-resume=0", "--auto-resume=1"], ["-J", "--auto-resume=0"]),
+        (["-J", "1", "--auto-resume", "1", "-J", "1"], ["-J", "1", "-J", "1"]),
+        (["--auto-resume=1", "--"], ["--"]),
+    ],
+)
+def test_every_way_of_writing_the_option(shim: Shim, given: list[str], kept: list[str]) -> None:
+    state = shim.run(["/usr/bin/srun", *given, "prog", "--auto-resume=0", "--auto-resume", "1"], env=JOB).supervised
+    at = str(1 + len(kept))
+    expected = [
+        "supervise",
+        "--command-at",
+        at,
+        "--",
+        "/usr/bin/srun",
+        *kept,
+        "prog",
+        "--auto-resume=0",
+        "--auto-resume",
+        "1",
+    ]
+    assert state["argv"] == [word.encode() for word in expected]
+
+
+def test_words_arrive_to_the_byte(shim: Shim) -> None:
+    odd = [b"", b" ", b"a b", b"'", b'"$(id)"', b"line\nline", b"\xff\xfe\x80", "ü€".encode(), b"*", b"\\", b"\x1b[0m"]
+    state = shim.run([b"srun", b"--auto-resume=1", b"-J", b"a\n\xff", b"printf", *odd, b""], env=JOB).supervised
+    assert state["argv"][4:] == [b"srun", b"-J", b"a\n\xff", b"printf", *odd, b""]
+
+
+def test_many_and_long_words(shim: Shim) -> None:
+    many = ["x" * 1000] * 900
+    state = shim.run(["srun", "--auto-resume=1", "echo", *many], env=JOB).supervised
+    assert state["argv"][5:] == [b"echo"] + [b"x" * 1000] * 900
+
+
+def test_value_zero_is_a_plain_step(shim: Shim) -> None:
+    for given in (["--auto-resume=0"], ["--auto-resume", "0"], ["--auto-resume=1", "--auto-resume=0"]):
+        outcome = shim.run(["srun", *given, "true"], env=JOB)
+        assert outcome.stderr == ""
+        assert outcome.plain["python"] == "0"
+        assert outcome.plain["env"] == []
+        assert outcome.plain["job_control"] == ""
+
+
+@pytest.mark.parametrize("value", ["", "2", "yes", "(null)", "01", " 1", "1 ", "-1", "true"])
+def test_bad_values_are_refused(shim: Shim, value: str) -> None:
+    outcome = shim.run(["srun", f"--auto-resume={value}", "true"], env=JOB)
+    assert outcome.status == 255
+    assert outcome.lines[0] == (
+        f"stepguard: bad value: --auto-resume={value}: "
+        "write --auto-resume=1 to guard this step, or leave the option out"
+    )
+
+
+def test_too_many_occurrences_are_refused(shim: Shim) -> None:
+    assert shim.run(["srun", *["--auto-resume=1"] * 16, "true"], env=JOB).supervised
+    outcome = shim.run(["srun", *["--auto-resume=1"] * 17, "true"], env=JOB)
+    assert outcome.status == 255
+    assert "more than 16 times" in outcome.lines[0]
+
+
+@pytest.mark.parametrize("value", ["1", "0", "yes", ""])
+def test_inherited_option_is_no_option_on_the_step(shim: Shim, value: str) -> None:
+    outcome = shim.run(["srun", "true"], env={**JOB, INHERITED: value})
+    assert outcome.lines == [
+        f"stepguard: --auto-resume in the environment ({INHERITED}) guards no step: "
+        "this one runs without it: write srun --auto-resume=1"
+    ]
+    assert outcome.plain["env"] == []
+    assert outcome.plain["job_control"] == ""
+    assert outcome.plain["python"] == "0"
+
+
+def test_option_on_the_line_wins_over_the_inherited_one(shim: Shim) -> None:
+    state = shim.run(["srun", "--auto-resume=1", "true"], env={**JOB, INHERITED: "0"}).supervised
+    assert not [name for name in state["env"] if "SPANK" in name]
+    outcome = shim.run(["srun", "--auto-resume=0", "true"], env={**JOB, INHERITED: "1"})
+    assert outcome.stderr == ""
+    assert outcome.plain["env"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "said"),
+    [
+        (["-n1", "true"], {}, "works inside an allocation only: srun --auto-resume=1 -n1 true: "),
+        (["true", ":", "false"], JOB, "guards no step of several components"),
+        (["--het-group=0", "true"], JOB, "guards no step of several components"),
+        (["true"], {**JOB, "SLURM_HET_SIZE": "2"}, "heterogeneous job"),
+        (["-Z", "true"], JOB, "needs slurmctld"),
+        (["--async", "true"], JOB, "stays until its step ends"),
+        (["true"], {**JOB, "SLURM_STEPMGR": "n1"}, "--stepmgr"),
+        (["true"], {**JOB, "STEPGUARD_SUPERVISED": "71.-", "SLURM_STEP_ID": "0"}, "guarded already"),
+    ],
+)
+def test_placements_that_cannot_work(shim: Shim, words: list[str], env: dict[str, str], said: str) -> None:
+    outcome = shim.run(["srun", "--auto-resume=1", *words], env=env)
+    assert outcome.status == 2
+    assert len(outcome.lines) == 1
+    assert outcome.lines[0].startswith("stepguard: --auto-resume ")
+    assert said in outcome.lines[0]
+
+
+def test_option_on_a_later_component(shim: Shim) -> None:
+    outcome = shim.run(["srun", "-n1", "true", ":", "--auto-resume=1", "-n1", "false"], env=JOB)
+    assert outcome.status == 2
+    assert "several components" in outcome.lines[0]
+
+
+def test_named_job_stands_for_an_allocation(shim: Shim) -> None:
+    assert shim.run(["srun", "--auto-resume=1", "--jobid=9", "true"]).supervised["argv"][-1] == b"true"
+
+
+def test_attempts_of_a_supervisor_are_left_alone(shim: Shim) -> None:
+    """Its srun may be a site's wrapper that adds the option."""
+    outcome = shim.run(["srun", "--auto-resume=1", "true"], env={**JOB, "STEPGUARD_SUPERVISED": "71.-"})
+    assert outcome.stderr == ""
+    assert outcome.plain["env"] == ["STEPGUARD_SUPERVISED=71.-"]
+    assert outcome.plain["sigint_default"] == "1"
+    # Submitted from within a guarded step, another job is guarded as any.
+    assert shim.run(["srun", "--auto-resume=1", "true"], env={**JOB, "STEPGUARD_SUPERVISED": "70.-"}).supervised
+
+
+def test_signals_are_as_a_program_expects_them(shim: Shim) -> None:
+    def ignore() -> None:
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_IGN)
+
+    state = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, preexec_fn=ignore).supervised
+    assert state["blocked"] == 0
+    # srun would have heard the first three, which it blocks; SIGPIPE and SIGXFSZ are ignored by Python itself.
+    ignored = {number for number in range(1, 65) if state["ignored"] >> (number - 1) & 1}
+    assert ignored == {signal.SIGTSTP, signal.SIGPIPE, signal.SIGXFSZ}
+
+
+def test_the_callers_descriptors_stay(shim: Shim) -> None:
+    read_end, write_end = os.pipe()
+    try:
+        state = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, pass_fds=(read_end,)).supervised
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert state["fds"] == [0, 1, 2, read_end]
+
+
+def test_hostile_environment_does_not_reach_the_interpreter(shim: Shim, tmp_path: Path) -> None:
+    library = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    (tmp_path / library).write_bytes(b"not a library")
+    for name in ("os.py", "encodings.py", "stepguard.py", "sitecustomize.py", "signal.py"):
+        (tmp_path / name).write_text("raise SystemExit('hijacked')\n")
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 99\n")
+    (tmp_path / "python").chmod(0o755)
+    hostile = {
+        name: str(tmp_path)
+        for name in ("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "VIRTUAL_ENV", "CONDA_PREFIX")
+    }
+    hostile |= {
+        "LD_LIBRARY_PATH": str(tmp_path),
+        "PYTHONSTARTUP": str(tmp_path / "os.py"),
+        "PYTHONSAFEPATH": "",
+        "LC_ALL": "C",
+    }
+    outcome = shim.run(["srun", "--auto-resume=1", "ü"], env={**JOB, **hostile}, cwd=tmp_path)
+    assert outcome.stderr == ""
+    state = outcome.supervised
+    assert state["argv"][-1] == "ü".encode()
+    assert state["prefix"] == str(shim.prefix / "venv")
+    # The user's program gets the user's environment all the same.
+    assert {name: state["env"][name] for name in hostile} == hostile
+
+
+def test_directory_that_is_gone(shim: Shim, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    outcome = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, cwd=gone, preexec_fn=lambda: gone.rmdir())
+    assert outcome.stderr == ""
+    assert outcome.supervised["argv"][-1] == b"true"
+
+
+def test_configuration_of_the_administrator(shim: Shim) -> None:
+    words = ["srun", "--auto-resume=1", "true"]
+    line = "optional {plugin} config=/etc/site.toml"
+    assert shim.run(words, env=JOB, plugstack=line).supervised["env"]["STEPGUARD_CONFIG"] == "/etc/site.toml"
+    mine = {**JOB, "STEPGUARD_CONFIG": "/home/me.toml"}
+    assert shim.run(words, env=mine, plugstack=line).supervised["env"]["STEPGUARD_CONFIG"] == "/home/me.toml"
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("misplaced=Warn", "misplaced=Warn: not allowed, reject is used; known: misplaced=reject|warn"),
+        ("lint=on", "lint=on: not allowed, warn is used"),
+        ("on_broken=", "on_broken=: not allowed, run is used"),
+        ("misplaced", "misplaced=: not allowed, reject is used"),
+        ("colour=red", "unknown argument colour=red: ignored; known: misplaced="),
+        ("config=etc/site.toml", "config=etc/site.toml: an absolute path is needed"),
+        ("config", "unknown argument config: ignored"),
+    ],
+)
+def test_bad_arguments_in_plugstack_are_named_and_fail_nothing(shim: Shim, argument: str, said: str) -> None:
+    outcome = shim.run(["srun", "true"], plugstack="optional {plugin} " + argument)
+    assert len(outcome.lines) == 1
+    assert outcome.lines[0].startswith(f"error: stepguard: plugstack.conf: {said}")
+    assert outcome.plain["registered"] == "1"
+
+
+def test_good_arguments_are_silent(shim: Shim) -> None:
+    line = "optional {plugin} misplaced=warn lint=reject on_broken=refuse config=/a.toml"
+    assert shim.run(["srun", "true"], plugstack=line).stderr == ""
+
+
+def test_listed_twice(shim: Shim) -> None:
+    plugstack = "optional {plugin}\noptional {plugin} misplaced=warn"
+    assert shim.run(["srun", "true"], plugstack=plugstack).plain["registered"] == "1"
+    state = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack).supervised
+    assert state["argv"][4:] == [b"srun", b"true"]
+    outcome = shim.run(["srun", "true"], env={**JOB, INHERITED: "1"}, plugstack=plugstack)
+    assert len(outcome.lines) == 1
+    het = shim.run(["srun", "true", ":", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack)
+    assert len(het.lines) == 1
+    assert "several components" in het.lines[0]
+
+
+def test_second_copy_of_the_file(shim: Shim, tmp_path: Path) -> None:
+    shutil.copy(shim.plugin, tmp_path / "copy.so")
+    plugstack = f"optional {{plugin}}\noptional {tmp_path}/copy.so"
+    assert shim.run(["srun", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack).supervised
+    assert shim.run(["srun", "--auto-resume=0", "true"], env=JOB, plugstack=plugstack).stderr == ""
+
+
+def test_nodes_daemons_do_nothing(shim: Shim) -> None:
+    remote = shim.run(["slurmstepd"], context="remote", env={**JOB, "STEPGUARD_X": "kept"})
+    assert remote.stderr == ""
+    assert remote.plain["python"] == "0"
+    assert "STEPGUARD_X=kept" in remote.plain["env"]
+    assert shim.run(["slurmd"], context="slurmd").plain["registered"] == "0"
