@@ -35,6 +35,7 @@ SRUN, ALLOCATOR = 1, 2
 BROKEN, GUARDED, REFUSED, PLAIN = 0, 1, 2, 3
 
 _SCRIPT_SIZE_BYTES = 4 * 1024 * 1024  # slurmctld's own default bound, max_script_size
+_LINE_CHARS = 2000  # a longer one holds data, not a step
 _SHOWN_CHARS = 300
 
 
@@ -200,7 +201,7 @@ def _srun_line(lines: Sequence[str]) -> tuple[int, str] | None:
         r"^\s*(?:[^#'\"]*(?:[;&|(!{]|\b(?:then|do|else|if|exec|time)\s))?\s*(?:\w+=\S*\s+)*(?:/\S+/)?srun(?=\s)"
     )
     for number, line in enumerate(lines, 1):
-        if found := command.match(line):
+        if len(line) < _LINE_CHARS and (found := command.match(line)):
             rest = " ".join(_without_option(line[found.end() :].split()))
             return number, _printable(f"{found.group().lstrip()} {OPTION}=1 {rest}")
     return None
