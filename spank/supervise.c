@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,49 +14,26 @@ static const char *const head[] = { PYTHON, "-I", "-m", "stepguard", "supervise"
 
 #define HEAD_WORDS (sizeof(head) / sizeof(head[0]))
 
-/* exec ends every other thread without a word, and what it held with it. srun has none at this point (22.05 to 25.11
- * with auth/munge); other auth and tls plugins may. */
-static int count_threads(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	int count = 0;
+/* What srun waits for itself, also where its parent had it ignored (a shell does, for a command in the background). Up
+ * to 25.11 it blocks these before it loads plugins; since 26.05 it catches them. The supervisor gets them all as well. */
+static const int awaited[] = { SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM, SIGTERM, SIGCONT, SIGWINCH };
 
-	if (!tasks)
-		return -1;
-	for (struct dirent *entry; (entry = readdir(tasks));)
-		count += entry->d_name[0] != '.';
-	closedir(tasks);
-	return count;
-}
-
-/* srun blocks ten signals before it loads plugins and waits for them with sigwait, which also gets those that its
- * parent set to be ignored (a shell does, for a command in the background). The supervisor gets them all as well. */
 static void release_signals(sigset_t *before)
 {
 	struct sigaction action;
 	sigset_t none;
 
-	sigprocmask(SIG_SETMASK, NULL, before);
-	for (int number = 1; number < NSIG; number++) {
-		if (sigismember(before, number) != 1 || sigaction(number, NULL, &action) != 0)
-			continue;
-		if (action.sa_handler == SIG_IGN)
-			signal(number, SIG_DFL);
-	}
+	for (size_t i = 0; i < sizeof(awaited) / sizeof(awaited[0]); i++)
+		if (sigaction(awaited[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+			signal(awaited[i], SIG_DFL);
 	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigprocmask(SIG_SETMASK, &none, before);
 }
 
 void supervise(char **words, int count, int command_at, char *why, size_t why_size)
 {
 	char at[16];
 	sigset_t before;
-	int threads = count_threads();
-
-	if (threads != 1) {
-		snprintf(why, why_size, "srun has %d threads already, so it cannot become the supervisor", threads);
-		return;
-	}
 	char **argv = calloc(HEAD_WORDS + 2 + (size_t)count + 1, sizeof(*argv));
 
 	if (!argv) {
@@ -70,6 +46,8 @@ void supervise(char **words, int count, int command_at, char *why, size_t why_si
 	argv[HEAD_WORDS + 1] = "--";
 	memcpy(argv + HEAD_WORDS + 2, words, (size_t)count * sizeof(*words));
 	release_signals(&before);
+	/* Since 26.05 srun has threads by now: the idle workers of its connection manager, which end here. Nothing has been
+	 * asked of slurmctld yet, and all descriptors of srun's own are close-on-exec (looked up on 22.05, 24.11, 26.05). */
 	execv(PYTHON, argv);
 	snprintf(why, why_size, "cannot start the supervisor: %s: %s", PYTHON, strerror(errno));
 	sigprocmask(SIG_SETMASK, &before, NULL);

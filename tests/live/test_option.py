@@ -47,7 +47,7 @@ def told(words: list[str], attempt: str = "0") -> str:
         ["--auto-resume", "1"],
         ["--auto-res=1"],
         ["--auto-resume=0", "--auto-resume=1"],
-        ["--au", "1"],
+        ["--auto-r", "1"],
     ],
 )
 def test_ways_of_writing_the_option(guarding: Cluster, given: list[str]) -> None:

@@ -115,12 +115,3 @@ def test_refusal_on_sbatch_does_not_depend_on_python(moved: Shim, breaks: Callab
         "stepguard: --auto-resume guards one step and belongs on its srun, not on sbatch or salloc: "
         "remove it and write srun --auto-resume=1 in the job"
     ]
-
-
-def test_second_thread_in_srun(shim: Shim) -> None:
-    outcome = shim.run(["srun", "--auto-resume=1", "true"], env={**JOB, "HOST_THREAD": "1"})
-    assert outcome.lines == [
-        "stepguard: this step runs without --auto-resume: srun has 2 threads already, so it cannot become the "
-        f"supervisor: see `{shim.prefix}/bin/stepguard doctor`"
-    ]
-    assert outcome.plain["env"] == []

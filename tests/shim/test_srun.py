@@ -196,6 +196,12 @@ def test_signals_are_as_a_program_expects_them(shim: Shim) -> None:
     assert ignored == {signal.SIGTSTP, signal.SIGPIPE, signal.SIGXFSZ}
 
 
+def test_threads_of_srun_end(shim: Shim) -> None:
+    """Since 26.05 it has some when the plugin is asked."""
+    state = shim.run(["srun", "--auto-resume=1", "true"], env={**JOB, "HOST_THREAD": "1"}).supervised
+    assert state["blocked"] == 0
+
+
 def test_the_callers_descriptors_stay(shim: Shim) -> None:
     read_end, write_end = os.pipe()
     try:
