@@ -197,11 +197,10 @@ class Commands:
         if done.status == 0:
             return done.stdout
         said = " ".join((done.stderr.strip() or done.stdout.strip() or f"status {done.status}").split())
-        said = said.removeprefix(f"{done.argv[0]}: error: ")
         command = " ".join(done.argv)
         if any(words in said.lower() for words in _UNREACHABLE):
             raise SlurmUnreachable(f"no answer from slurmctld ({said})", command)
-        raise SlurmRefused(said, command)
+        raise SlurmRefused(said.rpartition("error: ")[2], command)
 
 
 def _is_gone(done: Completed) -> bool:
