@@ -21,31 +21,38 @@ help:
 
 # -- build ------------------------------------------------------------------------------------------------------------
 
-build: $(BUILD)/venv.ready
+# One at a time for each set of settings, whoever else builds in this tree.
+build install:
+	@case '$(PREFIX)$(DESTDIR)' in *[[:space:]]*) echo 'stepguard: no spaces in PREFIX and DESTDIR, please' >&2; exit 2;; esac
+	@case '$(PREFIX)' in /?*) ;; *) echo 'stepguard: PREFIX must be an absolute path' >&2; exit 2;; esac
+	@mkdir -p $(BUILD)
+	@flock $(BUILD)/lock $(MAKE) --no-print-directory locked-$@
+
+locked-build: $(BUILD)/venv.ready
 	@$(MAKE) --no-print-directory -C spank OUT=$(BUILD) PREFIX=$(PREFIX) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON) \
 	  CFFI_PYTHON=$(BUILD)/venv/bin/python
 
-# pip and setuptools stay here, out of the environment that is installed.
+# pip and setuptools stay in tools, out of the environment that is installed.
 $(BUILD)/tools.ready:
-	@case '$(PREFIX)$(DESTDIR)' in *[[:space:]]*) echo 'stepguard: no spaces in PREFIX and DESTDIR, please' >&2; exit 2;; esac
-	@case '$(PREFIX)' in /*) ;; *) echo 'stepguard: PREFIX must be an absolute path' >&2; exit 2;; esac
 	@$(PYTHON) -I spank/bridge_build.py flags compile >/dev/null
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo 'stepguard: install python3-venv' >&2; exit 1; }
-	rm -rf $(BUILD)/tools $(BUILD)/venv
-	$(PYTHON) -m venv $(BUILD)/tools
-	$(PYTHON) -m venv --without-pip $(BUILD)/venv
-	$(PIP) install 'setuptools>=66' wheel
-	touch $@
+	@echo 'making the Python environment'
+	@rm -rf $(BUILD)/tools $(BUILD)/venv
+	@$(PYTHON) -m venv $(BUILD)/tools
+	@$(PYTHON) -m venv --without-pip $(BUILD)/venv
+	@$(PIP) install 'setuptools>=66' wheel
+	@touch $@
 
 $(BUILD)/venv.ready: $(BUILD)/tools.ready $(SOURCES)
-	rm -rf $(BUILD)/source $(BUILD)/wheel
-	mkdir -p $(BUILD)/source
-	cp -R pyproject.toml python $(wildcard README.md LICENSE) $(BUILD)/source/
-	rm -rf $(BUILD)/source/python/*.egg-info
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel $(BUILD)/source
-	$(PIP) --python $(BUILD)/venv/bin/python install --no-compile $(BUILD)/wheel/*.whl
-	$(PIP) --python $(BUILD)/venv/bin/python install --no-compile --no-deps --force-reinstall $(BUILD)/wheel/*.whl
-	touch $@
+	@echo 'filling the Python environment'
+	@rm -rf $(BUILD)/source $(BUILD)/wheel
+	@mkdir -p $(BUILD)/source
+	@cp -R pyproject.toml python $(wildcard README.md LICENSE) $(BUILD)/source/
+	@rm -rf $(BUILD)/source/python/*.egg-info
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(BUILD)/wheel $(BUILD)/source
+	@$(PIP) --python $(BUILD)/venv/bin/python install --no-compile $(BUILD)/wheel/*.whl
+	@$(PIP) --python $(BUILD)/venv/bin/python install --no-compile --no-deps --force-reinstall $(BUILD)/wheel/*.whl
+	@touch $@
 
 # -- install ----------------------------------------------------------------------------------------------------------
 
@@ -53,18 +60,18 @@ TO := $(DESTDIR)$(PREFIX)
 # Under a temporary name first: a program that starts in the middle finds the old file or the new one.
 put = install -m $(1) $(2) $(3).new && mv -f $(3).new $(3)
 
-install: build
-	umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/share/stepguard/slurm-conf-examples
-	spank/install_venv.sh $(BUILD)/venv $(TO) $(PREFIX)
-	printf '%s\n' '#!$(PREFIX)/venv/bin/python -I' 'import sys' 'from stepguard.__main__ import main' \
+locked-install: locked-build
+	@umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/share/stepguard/slurm-conf-examples
+	@spank/install_venv.sh $(BUILD)/venv $(TO) $(PREFIX)
+	@printf '%s\n' '#!$(PREFIX)/venv/bin/python -I' 'import sys' 'from stepguard.__main__ import main' \
 	  'sys.exit(main())' > $(BUILD)/stepguard
-	$(call put,755,$(BUILD)/stepguard,$(TO)/bin/stepguard)
-	for file in slurm-conf-examples/*; do \
+	@$(call put,755,$(BUILD)/stepguard,$(TO)/bin/stepguard)
+	@for file in slurm-conf-examples/*; do \
 	  sed 's|/opt/stepguard|$(PREFIX)|g' $$file > $(BUILD)/example && \
 	  $(call put,644,$(BUILD)/example,$(TO)/share/stepguard/$$file) || exit; done
-	$(call put,644,$(BUILD)/bridge.so,$(TO)/lib/stepguard/bridge.so)
-	$(call put,644,$(BUILD)/stepguard.so,$(TO)/lib/slurm/stepguard.so)
-	@echo 'stepguard is installed in $(TO). To switch it on, see $(PREFIX)/share/stepguard/slurm-conf-examples/plugstack.conf'
+	@$(call put,644,$(BUILD)/bridge.so,$(TO)/lib/stepguard/bridge.so)
+	@$(call put,644,$(BUILD)/stepguard.so,$(TO)/lib/slurm/stepguard.so)
+	@echo 'stepguard is installed in $(TO); to switch it on: $(PREFIX)/share/stepguard/slurm-conf-examples/plugstack.conf'
 
 # -- lint -------------------------------------------------------------------------------------------------------------
 
@@ -82,5 +89,5 @@ lint: .venv/ready
 clean:
 	rm -rf build
 
-.PHONY: help build install lint clean
+.PHONY: help build install locked-build locked-install lint clean
 .DELETE_ON_ERROR:
