@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 
 from stepguard.config import DEFAULT_PATH, Config, Resume
@@ -67,7 +68,9 @@ def _fault_file(path: Path) -> list[Result]:
     if not path.is_absolute():
         return [fail(CHECK, f"[resume] fault_file = {str(path)!r}", "write an absolute path")]
     folder = next(place for place in path.parents if place.exists())
-    if reason := changeable(folder):
+    # A sticky folder keeps others from replacing what is there, not from putting there what is missing.
+    anybody = f"{folder} may be written by everybody" if folder.stat().st_mode & stat.S_IWOTH else ""
+    if reason := anybody or changeable(folder):
         found = f"others can report faults of this node and so end guarded steps: {reason}"
         return [warn(CHECK, found, f"let {folder} belong to root alone")]
     return []

@@ -50,8 +50,8 @@ def check_ports(nodes: Iterable[Node], within_s: float, answering: Answering, us
         return ok(check, f"{user} reaches slurmd on all of {len(places)} nodes asked from this host")
     shown = ", ".join(silent[:_SHOWN]) + (", …" if len(silent) > _SHOWN else "")
     found = (
-        f"{len(silent)} of {len(places)} nodes do not answer {user} on slurmd's port within {within_s:g} s ({shown}): "
-        "a busy node whose watch is silent is then taken for dead"
+        f"{len(silent)} of {len(places)} nodes that Slurm counts as up do not answer {user} on slurmd's port within "
+        f"{within_s:g} s ({shown}): a busy node whose watch is silent is then taken for dead"
     )
     port = places[silent[0]][1]
-    return warn(check, found, f"let this host reach TCP port {port} of the nodes (SlurmdPort)")
+    return warn(check, found, f"unless they are dead: let this host reach their TCP port {port} (SlurmdPort)")
