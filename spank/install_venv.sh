@@ -9,6 +9,8 @@ venv=$1 to=$2 prefix=$3
 rm -rf "$to/.venv.new" "$to/.venv.old"
 # Not the owner: root must not run files of whoever built them.
 cp -dR --preserve=mode,timestamps "$venv" "$to/.venv.new"
+# Readable by all, whatever umask it was built under.
+chmod -R u+rwX,go+rX,go-w "$to/.venv.new"
 # Only the interpreter is started by a path; programs that pip wrote name the build directory.
 find "$to/.venv.new/bin" ! -type d ! -name 'python*' -delete
 sed -i "s|^command = .*|command = made by stepguard for $prefix/venv|" "$to/.venv.new/pyvenv.cfg"

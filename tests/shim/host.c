@@ -246,32 +246,25 @@ static void run_components(int argc, char **argv)
 
 /* -- the report ---------------------------------------------------------------------------------------------------- */
 
-static void report_file(const char *path, const char *wanted)
-{
-	char line[4096];
-	FILE *file = fopen(path, "r");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (strncmp(line, wanted, strlen(wanted)) == 0)
-			printf("%s", line);
-	if (file)
-		fclose(file);
-}
-
 static void report(void)
 {
 	char line[4096];
 	bool python = false;
 	struct sigaction action;
+	sigset_t blocked;
 	FILE *maps = fopen("/proc/self/maps", "r");
 
 	while (maps && fgets(line, sizeof(line), maps))
 		python = python || strstr(line, "libpython") || strstr(line, "bridge.so");
 	fclose(maps);
 	sigaction(SIGINT, NULL, &action);
-	printf("python=%d\nregistered=%d\nsigint_default=%d\njob_control=%s\n", python, registered,
+	sigprocmask(SIG_SETMASK, NULL, &blocked);
+	printf("python=%d\nregistered=%d\nsigint_default=%d\njob_control=%s\nblocked=", python, registered,
 	       action.sa_handler == SIG_DFL, job_control);
-	report_file("/proc/self/status", "SigBlk");
+	for (int number = 1; number < 32; number++)
+		if (sigismember(&blocked, number))
+			printf("%d ", number);
+	putchar('\n');
 	for (char **entry = environ; *entry; entry++)
 		if (strstr(*entry, "SPANK") || strncmp(*entry, "STEPGUARD", 9) == 0)
 			printf("env=%s\n", *entry);

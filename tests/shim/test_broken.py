@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.built import Shim
+from shim.built import SRUN_BLOCKS, Shim
 
 JOB = {"SLURM_JOB_ID": "71"}
 
@@ -92,7 +92,7 @@ def test_step_runs_unguarded_and_says_so(moved: Shim, breaks: Callable[[Shim], N
     assert outcome.lines[0].endswith(f"see `{moved.prefix}/bin/stepguard doctor`")
     plain = outcome.plain
     assert plain["env"] == []
-    assert plain["SigBlk"] == "0000000008027a07"
+    assert plain["blocked"] == SRUN_BLOCKS
     assert plain["sigint_default"] == "1"
 
     refused = moved.run(["srun", "--auto-resume=1", "true"], env=JOB, plugstack="optional {plugin} on_broken=refuse")

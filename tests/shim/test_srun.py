@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.built import Shim
+from shim.built import SRUN_BLOCKS, Shim
 
 JOB = {"SLURM_JOB_ID": "71"}
 INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"
@@ -33,7 +32,7 @@ def test_without_the_option_nothing_is_loaded(shim: Shim) -> None:
         "registered": "1",
         "sigint_default": "1",
         "job_control": "",
-        "SigBlk": "0000000008027a07",
+        "blocked": SRUN_BLOCKS,
         "env": [],
     }
 
@@ -244,57 +243,6 @@ def test_directory_that_is_gone(shim: Shim, tmp_path: Path) -> None:
     outcome = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, cwd=gone, preexec_fn=lambda: gone.rmdir())
     assert outcome.stderr == ""
     assert outcome.supervised["argv"][-1] == b"true"
-
-
-def test_configuration_of_the_administrator(shim: Shim) -> None:
-    words = ["srun", "--auto-resume=1", "true"]
-    line = "optional {plugin} config=/etc/site.toml"
-    assert shim.run(words, env=JOB, plugstack=line).supervised["env"]["STEPGUARD_CONFIG"] == "/etc/site.toml"
-    mine = {**JOB, "STEPGUARD_CONFIG": "/home/me.toml"}
-    assert shim.run(words, env=mine, plugstack=line).supervised["env"]["STEPGUARD_CONFIG"] == "/home/me.toml"
-
-
-@pytest.mark.parametrize(
-    ("argument", "said"),
-    [
-        ("misplaced=Warn", "misplaced=Warn: not allowed, reject is used; known: misplaced=reject|warn"),
-        ("lint=on", "lint=on: not allowed, warn is used"),
-        ("on_broken=", "on_broken=: not allowed, run is used"),
-        ("misplaced", "misplaced=: not allowed, reject is used"),
-        ("colour=red", "unknown argument colour=red: ignored; known: misplaced="),
-        ("config=etc/site.toml", "config=etc/site.toml: an absolute path is needed"),
-        ("config", "unknown argument config: ignored"),
-    ],
-)
-def test_bad_arguments_in_plugstack_are_named_and_fail_nothing(shim: Shim, argument: str, said: str) -> None:
-    outcome = shim.run(["srun", "true"], plugstack="optional {plugin} " + argument)
-    assert len(outcome.lines) == 1
-    assert outcome.lines[0].startswith(f"error: stepguard: plugstack.conf: {said}")
-    assert outcome.plain["registered"] == "1"
-
-
-def test_good_arguments_are_silent(shim: Shim) -> None:
-    line = "optional {plugin} misplaced=warn lint=reject on_broken=refuse config=/a.toml"
-    assert shim.run(["srun", "true"], plugstack=line).stderr == ""
-
-
-def test_listed_twice(shim: Shim) -> None:
-    plugstack = "optional {plugin}\noptional {plugin} misplaced=warn"
-    assert shim.run(["srun", "true"], plugstack=plugstack).plain["registered"] == "1"
-    state = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack).supervised
-    assert state["argv"][4:] == [b"srun", b"true"]
-    outcome = shim.run(["srun", "true"], env={**JOB, INHERITED: "1"}, plugstack=plugstack)
-    assert len(outcome.lines) == 1
-    het = shim.run(["srun", "true", ":", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack)
-    assert len(het.lines) == 1
-    assert "several components" in het.lines[0]
-
-
-def test_second_copy_of_the_file(shim: Shim, tmp_path: Path) -> None:
-    shutil.copy(shim.plugin, tmp_path / "copy.so")
-    plugstack = f"optional {{plugin}}\noptional {tmp_path}/copy.so"
-    assert shim.run(["srun", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack).supervised
-    assert shim.run(["srun", "--auto-resume=0", "true"], env=JOB, plugstack=plugstack).stderr == ""
 
 
 def test_nodes_daemons_do_nothing(shim: Shim) -> None:
