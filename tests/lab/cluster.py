@@ -210,7 +210,7 @@ class Cluster:
         self._site.boot([self._hosts[node]])
         self._note_hosts()
         self._daemons.start_munge(self._hosts[node])
-        self._daemons.start_slurmd(self._hosts[node])
+        self._daemons.start_slurmd(self._hosts[node], rebooted=True)
 
     def cut_link(self, node: str) -> None:
         """Cuts the node's network cable; its processes live on, and its shared directories stay."""

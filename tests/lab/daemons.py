@@ -45,9 +45,12 @@ class Daemons:
         self._start(host, ["slurmctld", "-D"])
         wait_until(lambda: self._check(host, "slurmctld") and host.listens(_CTLD_PORT), "slurmctld listens", 30)
 
-    def start_slurmd(self, host: Host) -> None:
-        """Starts slurmd. -b: the kernel is one and never reboots, so slurmd says its start as boot time."""
-        self._start(host, ["slurmd", "-D", "-b"])
+    def start_slurmd(self, host: Host, *, rebooted: bool = False) -> None:
+        """Starts slurmd. `rebooted`: it says that the node has booted just now, for the one kernel never does.
+
+        Only then: slurmctld has a node that registers twice in its first second for one that rebooted by itself.
+        """
+        self._start(host, ["slurmd", "-D", *(["-b"] if rebooted else [])])
 
     def stop(self, host: Host, name: str) -> None:
         """Ends a daemon as its init script does."""

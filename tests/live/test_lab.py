@@ -108,11 +108,13 @@ def test_signals_reach_the_program(lab: Cluster) -> None:
 
 
 def test_terminal(lab: Cluster) -> None:
-    process = lab.start(["srun", "-N1", "--pty", "bash", "--norc"], tty=True)
+    process = lab.start(["srun", "-w", "n1", "--pty", "bash", "--norc"], tty=True)
     process.write("echo $((6*7)) $(tty)\n")
     assert "42 /dev/pts/" in process.read_terminal("42 /dev/pts/", 10)
-    process.write("sleep 100; echo interrupted\n")
+    process.write("sleep 1001\n")
+    wait_until(lambda: any("sleep 1001" in line for line in lab.processes("n1").values()), "sleep runs", 5)
     process.write("\x03")
+    wait_until(lambda: not any("sleep 1001" in line for line in lab.processes("n1").values()), "sleep ended", 5)
     process.write("exit 9\n")
     assert process.wait(10) == 9
 
@@ -183,9 +185,9 @@ def test_cut_link_heals_with_all_that_ran() -> None:
 def test_controller_restart_keeps_the_job() -> None:
     with Cluster(nodes=2) as lab:
         job = lab.run(["sbatch", "--parsable", "-N2", "-o", "out", "--wrap", "srun sleep 3; echo done"]).stdout.strip()
-        wait_until(lambda: lab.run(["squeue", "-h", "-o", "%T"]).stdout == "RUNNING\n", "job runs", 10, 0.1)
+        wait_until(lambda: f"{job}.0 " in lab.run(["squeue", "-h", "-s"]).stdout, "step runs", 10, 0.1)
         lab.stop_controller()
-        assert lab.run(["squeue", "-h"], check=False).status != 0
+        assert "is DOWN" in lab.run(["scontrol", "ping"], check=False).stdout
         with pytest.raises(LabError, match="slurmctld does not run"):
             lab.stop_controller()
         lab.start_controller()
@@ -211,6 +213,7 @@ def test_configuration_changes() -> None:
 
 
 def test_prefix_is_shown_read_only(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
     (tmp_path / "file").write_text("shown\n")
     with Cluster(nodes=1, prefix=tmp_path) as lab:
         for host in ("login", "n1"):
