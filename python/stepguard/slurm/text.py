@@ -57,9 +57,7 @@ def job(output: str, now_s: float) -> Job:
         is_batch=_field(head["Requeue"], "BatchFlag") != "0",
         requeue_allowed=_field(head["Requeue"], "Requeue") != "0",
         restart_count=int(_field(head["Requeue"], "Restarts")),
-        exclusive={"NO": True, "OK": False, "YES": False, "USER": False, "MCS": False}.get(
-            _field(head["OverSubscribe"], "OverSubscribe")
-        ),
+        exclusive=_exclusive(head["OverSubscribe"]),
         has_gres=_has_gres(output, head, details),
         time_left_s=end_time - now_s if end_time is not None and state in HAS_TIME_LEFT else None,
         end_time=end_time,
@@ -172,6 +170,13 @@ def _field(line: str, name: str) -> str:
     """The value of the last NAME= on the line, up to white space, "" for one of Slurm's words for nothing."""
     found = re.search(rf".*(?<!\S){name}=(\S*)", line)
     return "" if found is None or found[1] in _ABSENT else found[1]
+
+
+def _exclusive(line: str) -> bool | None:
+    """26.05 has a word of its own; there, OverSubscribe=NO is also a job that srun allocated for itself."""
+    if own := _field(line, "Exclusive"):
+        return {"NODE": True, "TOPO": True, "NO": False, "USER": False, "MCS": False}.get(own)
+    return {"NO": True, "OK": False, "YES": False, "USER": False, "MCS": False}.get(_field(line, "OverSubscribe"))
 
 
 def _has_gres(output: str, head: dict[str, str], details: str) -> bool:

@@ -242,3 +242,22 @@ def test_release(version: str, numbers: tuple[int, ...]) -> None:
 )
 def test_cpus_per_node(cpus: list[int], written: str) -> None:
     assert text.cpus_per_node(cpus) == written
+
+
+@pytest.mark.parametrize(
+    ("words", "exclusive"),
+    [
+        # As 26.05.5 shows a job that srun allocated for itself: plain, --oversubscribe, --exclusive, --exclusive=user.
+        ("OverSubscribe=NO Exclusive=NO", False),
+        ("OverSubscribe=YES Exclusive=NO", False),
+        ("OverSubscribe=NO Exclusive=NODE", True),
+        ("OverSubscribe=NO Exclusive=USER", False),
+        # As 22.05.8 and 24.11.5 do.
+        ("OverSubscribe=OK", False),
+        ("OverSubscribe=NO", True),
+    ],
+)
+def test_whether_a_job_shares_its_nodes(words: str, exclusive: bool) -> None:
+    output = recorded("26.05", "show-job-pending").replace("OverSubscribe=OK Exclusive=NO", words)
+    assert words in output
+    assert text.job(output, 0).exclusive is exclusive
