@@ -12,7 +12,7 @@ from stepguard.slurm.records import ClusterConfig
 BLOCKING_PROLOG_FLAGS = frozenset({"ALLOC", "CONTAIN", "X11", "RUNINJOB", "DEFERBATCH"})
 # As in resume/strategies/wait.py.
 SHARE_OF_SLURMD_TIMEOUT = 0.8
-# As in resume/strategies/requeue.py.
+# sbatch --requeue=expedite, where the cluster allows it.
 EXPEDITE_RELEASE, EXPEDITE = (25, 11), "enable_expedited_requeue"
 _REQUEUE_DELAY_RELEASE = (26, 5)
 

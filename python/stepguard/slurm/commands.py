@@ -156,8 +156,8 @@ class Commands:
         listed = self._ask("squeue", "--noheader", f"--user={user}", f"--name={name}", "--format=%A")
         return sorted(set(listed.split()), key=int)
 
-    def requeue(self, job_id: str, expedite: bool = False) -> None:
-        self._ask("scontrol", "requeue", *(["expedite"] if expedite else []), self._address(job_id))
+    def requeue(self, job_id: str) -> None:
+        self._ask("scontrol", "requeue", self._address(job_id))
 
     def _update(self, job_id: str, change: str) -> None:
         self._ask("scontrol", "update", f"JobId={self._address(job_id)}", change)

@@ -67,11 +67,10 @@ class SlurmClient(Protocol):
     def jobs_named(self, name: str, user: str) -> list[str]:
         """Ids of the user's jobs of exactly this name that have not ended, in ascending order."""
 
-    def requeue(self, job_id: str, expedite: bool = False) -> None:
+    def requeue(self, job_id: str) -> None:
         """Stops a batch job and puts it back in the queue, under its own id.
 
-        `expedite` asks for the highest priority and no delay; that takes 25.11 with
-        SlurmctldParameters=enable_expedited_requeue, and is SlurmRefused elsewhere.
+        Whether it may start again at once is the job's own matter (sbatch --requeue=expedite, since 25.11).
         """
 
     def exclude_nodes(self, job_id: str, nodes: Iterable[str]) -> None:

@@ -6,17 +6,15 @@ from __future__ import annotations
 
 from stepguard.errors import SlurmRefused
 from stepguard.resume.situation import Situation
-from stepguard.resume.strategies.outcome import Outcome, Requeued
+from stepguard.resume.strategies.outcome import Failed, Outcome, Requeued
 
-_EXPEDITE_RELEASE = (25, 11)
-_EXPEDITE = "enable_expedited_requeue"
 # slurmctld needs a moment to make a running job a pending one that can be told which nodes to avoid.
 _TRIES = 20
 _PAUSE_S = 0.1
 
 
 class Requeue:
-    """`scontrol requeue`, expedited where the cluster has that."""
+    """`scontrol requeue`. From 25.11 on it is at once for jobs submitted with --requeue=expedite."""
 
     def probe(self, situation: Situation) -> str:
         """Needs a batch job that may be requeued."""
@@ -28,10 +26,11 @@ class Requeue:
 
     def carry_out(self, situation: Situation) -> Outcome:
         """Requeues, then keeps the job off the bad nodes."""
-        expedite = (
-            situation.cluster.release >= _EXPEDITE_RELEASE and _EXPEDITE in situation.cluster.slurmctld_parameters
-        )
-        situation.slurm.requeue(situation.job.id, expedite=expedite)
+        # Somebody may have cancelled the job a moment ago: slurmctld would put that one back into the queue too.
+        situation.refresh()
+        if situation.job.state != "RUNNING":
+            return Failed(f"the job is ending ({situation.job.state})")
+        situation.slurm.requeue(situation.job.id)
         for _ in range(_TRIES):
             try:
                 situation.slurm.exclude_nodes(situation.job.id, situation.bad)
