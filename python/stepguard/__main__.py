@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> int:
-    """Runs one verb and returns the exit status. The one broad catch of the process is in stepguard.cli."""
+    """Runs one verb and returns the exit status. The broad catch is the verb's own, or stepguard.cli.group's."""
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
     if verb == "supervise":
         from stepguard.cli.supervise import main as supervise
@@ -20,7 +20,7 @@ def main() -> int:
         from stepguard.cli.watch import main as watch
 
         return watch(sys.argv[2:])
-    from stepguard.cli import main as cli
+    from stepguard.cli.group import main as cli
 
     return cli()
 

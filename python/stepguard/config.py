@@ -148,8 +148,8 @@ def _read_section(values: dict[str, Any], section: type, where: str) -> Any:
 def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
     """The value in the key's own type. Raises ConfigError that names what is allowed."""
     allowed = key.metadata.get("allowed", ())
-    minimum = key.metadata.get("minimum")
-    default = key.default
+    minimum: float | None = key.metadata.get("minimum")
+    default: Any = key.default
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"bad value {value!r}", where, "a list of strings is needed")

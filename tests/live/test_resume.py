@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from guarded import PLUGSTACK, Job, hosts_of, new_job, until
 from lab.cluster import Cluster
 from product import installed

@@ -84,6 +84,7 @@ def _read(argv: Sequence[str]) -> tuple[list[str], int | None]:
 
 def _prepare(words: list[str], command_at: int | None) -> Supervisor:
     from stepguard import config as configuration
+    from stepguard.bridge import GUARD, GUARDED, judge_srun
     from stepguard.process import run
     from stepguard.resume.messages import Messages
     from stepguard.resume.signals import SignalInbox
@@ -92,8 +93,12 @@ def _prepare(words: list[str], command_at: int | None) -> Supervisor:
     from stepguard.slurm import connect
     from stepguard.slurm.srun_arguments import parse
 
-    environment = dict(os.environ) | {"STEPGUARD_SUPERVISED": "1"}
+    environment = dict(os.environ)
     command = parse(words, command_at, environment, lambda: run([words[0], "--help"], timeout_s=_HELP_S).stdout)
+    # The plugin has judged already where it was; otherwise we do.
+    decision, guard = judge_srun(words, command.command_at, 0, environment)
+    if decision == GUARDED:
+        environment[GUARD] = guard
     job_id = command.job_id or environment.get("SLURM_JOB_ID", "")
     config = configuration.load()
     slurm = connect(config.slurm)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from stepguard import process
 from stepguard.config import Resume
@@ -34,11 +35,14 @@ _ENDS_WITHIN_DEFAULT_S = 60.0
 # When to ask Slurm which step our srun has become: soon, then ever more rarely while it waits for resources.
 _FIRST_LOOKUP_S = 0.05
 _LAST_LOOKUP_S = 30.0
+# How long slurmctld gets to take note of the end of a step.
+_LET_GO_S = 2.0
+_LET_GO_POLL_S = 0.03
 
 
 @dataclass
 class AttemptEnd:
-    """How an attempt ended. `findings` are those for which we ended it; `silent_s` is how long their nodes had
+    """How an attempt ended. `findings` are those for which we give it up; `silent_s` is how long their nodes had
     been silent by then, 0 for nodes that told of their fault themselves."""
 
     status: int
@@ -54,7 +58,7 @@ class Stdio:
     """Remembers what a killed srun leaves changed: the offset of a file on stdin, the modes of the terminal."""
 
     offset: int | None = None
-    modes: list[object] | None = None
+    modes: Any = None
 
     @staticmethod
     def remember() -> Stdio:
@@ -116,7 +120,7 @@ class Attempt:
         while self._child.poll() is None:
             findings = self._faults_under_step() if self.step else ()
             if findings:
-                return self._end_for(findings)
+                return self._given_up(findings)
             self._turn(self._child.pidfd)
             now_s = time.monotonic()
             if self.step is not None and now_s - last_s > _STOPPED_S:
@@ -195,19 +199,45 @@ class Attempt:
             lost = []
         return tuple(lost_finding(name) for name in lost) + told_findings(self.watch, nodes)
 
-    def _end_for(self, findings: tuple[Finding, ...]) -> AttemptEnd:
-        """Ends an attempt whose hardware has failed; its srun would wait for a lost node for minutes."""
-        assert self._child is not None and self.step is not None
+    def _given_up(self, findings: tuple[Finding, ...]) -> AttemptEnd:
+        """The attempt is lost, and still to be ended: `end` comes after the bad nodes have left the job."""
         now_s = time.monotonic()
         silent_s = max((self.watch.pulse.silence_s(f.node, now_s) for f in findings if f.lost), default=0.0)
-        ran_s = self._ran_s()
-        if self.config.term_grace_s > 0:
-            self._cancel("TERM")
-            self._wait_child(self.config.term_grace_s)
-        self._cancel(None)
-        self._child.send_signal(signal.SIGKILL)
-        self._child.reap()
-        return AttemptEnd(1, ran_s, self._nodes(), self._interruption(), findings, silent_s)
+        return AttemptEnd(1, self._ran_s(), self._nodes(), self._interruption(), findings, silent_s)
+
+    def end(self) -> bool:
+        """Ends the step and its srun, if they have not ended; whether slurmctld has let go of the step.
+
+        To be called after the job was shrunk: only then does slurmctld take the survivors' word for the end of the
+        whole step. Before, a step with a dead node stays RUNNING in its books and keeps CPUs and memory until the
+        node is DOWN (22.05.8). srun must live until then, for each slurmstepd tries for 2 s to tell it of its tasks.
+        """
+        assert self._child is not None
+        if self.step is None:
+            return True
+        if self._child.poll() is None:
+            if self.config.term_grace_s > 0:
+                self._cancel("TERM")
+                self._wait_child(self.config.term_grace_s)
+            self._cancel(None)
+        let_go = self._await_let_go()
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGKILL)
+            self._child.reap()
+        return let_go
+
+    def _await_let_go(self) -> bool:
+        assert self.step is not None
+        end_s = time.monotonic() + _LET_GO_S
+        while True:
+            try:
+                if all(step.id != self.step.id for step in self.slurm.steps(self.job_id)):
+                    return True
+            except SlurmError:
+                return False
+            if time.monotonic() > end_s:
+                return False
+            time.sleep(_LET_GO_POLL_S)
 
     def wait_out(self) -> int:
         """Waits for srun's end and passes signals on, nothing more; its exit status."""

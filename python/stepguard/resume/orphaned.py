@@ -12,14 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+# All at the start, for an upgrade may replace the files while a step runs.
+from stepguard import config
 from stepguard.errors import StepguardError
+from stepguard.resume.journal import Journal
 from stepguard.resume.orders import Orders
 from stepguard.resume.reach import answering
-
-if TYPE_CHECKING:
-    from stepguard.slurm.protocol import SlurmClient
+from stepguard.slurm import connect
+from stepguard.slurm.protocol import SlurmClient
 
 # Between two looks around; each look itself takes up to probe_s.
 _PAUSE_S = 0.3
@@ -66,10 +67,6 @@ class Orphaned:
         return False
 
     def _slurm(self) -> SlurmClient:
-        # Imported here: a watch that never loses its supervisor never needs it.
-        from stepguard import config
-        from stepguard.slurm import connect
-
         return connect(config.load().slurm)
 
     def _left_behind(self) -> bool:
@@ -84,8 +81,6 @@ class Orphaned:
 
     def _requeue(self) -> bool:
         """Puts the job back into the queue without the lost host. True when that is done, by whomever."""
-        from stepguard.resume.journal import Journal
-
         orders = self._orders
         try:
             slurm = self._slurm()

@@ -73,6 +73,7 @@ class Replacement:
                 deadline_s=limit_s,
                 messages=self.messages,
                 pause=self.pause,
+                end_attempt=attempt.end,
             )
         )
         if isinstance(choice.outcome, Placement):

@@ -21,7 +21,8 @@ class Situation:
     `step_nodes` are those of the lost attempt, `bad` those of them (or of the job) that must not be used again,
     `lost` the bad ones that are out of reach, `usable` the job's nodes that are healthy and that no other step
     uses, survivors of the lost attempt first. `deadline_s`: seconds until the job has too little time left, None
-    without a limit. `pause` waits for so many seconds while signals are served, and says whether to go on waiting.
+    without a limit. `end_attempt` ends what is left of the lost attempt. `pause` waits for so many seconds while
+    signals are served, and says whether to go on waiting.
     """
 
     slurm: SlurmClient
@@ -36,6 +37,7 @@ class Situation:
     deadline_s: float | None
     messages: Messages
     pause: Callable[[float], bool]
+    end_attempt: Callable[[], bool]
 
     @property
     def missing(self) -> int:
@@ -52,15 +54,19 @@ class Situation:
         return tuple(name for name in self.job.nodes if name in nodes)
 
     def drop_bad_nodes(self) -> None:
-        """Gives the bad nodes back to Slurm, so that their death does not take the job along.
+        """Gives the bad nodes back to Slurm, so that their death does not take the job along; then ends the attempt.
 
         The batch host of a batch job stays: Slurm never lets go of it. A refusal is told and not fatal: the job
         goes on with the node in it, until Slurm itself notices.
         """
         kept_for_slurm = {self.job.batch_host} if self.job.is_batch else set()
         dropped = [name for name in self.bad if name in self.job.nodes and name not in kept_for_slurm]
-        if not dropped:
-            return
+        if dropped:
+            self._shrink_without(dropped)
+        self.end_attempt()
+        self.refresh()
+
+    def _shrink_without(self, dropped: list[str]) -> None:
         kept = [name for name in self.job.nodes if name not in dropped]
         try:
             self.slurm.keep_nodes(self.job.id, kept)
@@ -68,7 +74,6 @@ class Situation:
             self.messages.error(f"the job keeps {','.join(dropped)}, Slurm says: {refused}")
             return
         self.messages.info(f"Successfully shrink job to retain healthy nodes {','.join(kept)}")
-        self.refresh()
 
     def refresh(self) -> None:
         """Asks Slurm for the job again."""

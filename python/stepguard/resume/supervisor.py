@@ -32,6 +32,12 @@ _REQUEUED_S = 120.0
 # A restart of slurmctld in the middle of a decision is waited for.
 _CONTROLLER_S = 120.0
 _CONTROLLER_PAUSE_S = 2.0
+# slurmctld refuses a step ("Memory required by task is not available", 22.05) until it has freed the resources of
+# the one before; after a restart of slurmctld that took up to 3 s. An srun that ends so soon and never became a step
+# is tried again so often.
+_CREATION_S = 1.0
+_CREATION_TRIES = 6
+_CREATION_PAUSE_S = 1.0
 
 
 @dataclass
@@ -89,9 +95,27 @@ class Supervisor:
 
     def _one_attempt(self, number: int, words: Sequence[str]) -> int | list[str]:
         """Runs one attempt; the words of the next one, or the exit status."""
-        environment = dict(self.environment) if words is self.command.words else rebuilt(self.environment, self.job)
+        first = words is self.command.words
+        environment = dict(self.environment) if first else rebuilt(self.environment, self.job)
         environment["STEPGUARD_ATTEMPT"] = str(number)
-        attempt = self._attempt = Attempt(
+        self._journal.write("start", attempt=number, words=_printable(words))
+        for tries_left in reversed(range(1 if first else _CREATION_TRIES)):
+            attempt = self._attempt = self._new_attempt(words, environment)
+            try:
+                end = attempt.run()
+                if end.status == 0:
+                    self._journal.write("end", attempt=number, status=0, ran_s=round(end.ran_s, 3))
+                    return 0
+                if not tries_left or attempt.step is not None or end.ran_s > _CREATION_S or end.interrupted_by:
+                    return self._after(number, attempt, end)
+            finally:
+                attempt.stop_watch()
+            self.messages.info("no step came of that; Slurm may not have freed the old one yet, trying again")
+            self._pause(_CREATION_PAUSE_S)
+        raise AssertionError("the last try always decides")
+
+    def _new_attempt(self, words: Sequence[str], environment: Mapping[str, str]) -> Attempt:
+        return Attempt(
             words=words,
             environment=environment,
             job_id=self.job.id,
@@ -101,16 +125,6 @@ class Supervisor:
             config=self.config.resume,
             messages=self.messages,
         )
-        self._journal.write("start", attempt=number, words=_printable(words))
-        self.started = True
-        try:
-            end = attempt.run()
-            if end.status == 0:
-                self._journal.write("end", attempt=number, status=0, ran_s=round(end.ran_s, 3))
-                return 0
-            return self._after(number, attempt, end)
-        finally:
-            attempt.stop_watch()
 
     def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | list[str]:
         """Decides about a failed attempt: the words of the next one, or the exit status."""
@@ -118,7 +132,6 @@ class Supervisor:
         evidence, job_now = gather(self.slurm, self.config.resume, self.job, attempt, end)
         verdict = judge(evidence)
         decided_s = time.monotonic()
-        self._stdio.restore()
         self._journal.write(
             "end",
             attempt=number,
@@ -136,6 +149,8 @@ class Supervisor:
         refusal = self._limits.refusal(verdict, end.ran_s, job_now.time_left_s if job_now else None)
         self._tell(verdict, refusal)
         if refusal or job_now is None:
+            attempt.end()
+            self._stdio.restore()
             return _exit_status(end.status)
         self.job = job_now
         choice = self._patiently(
@@ -149,12 +164,20 @@ class Supervisor:
             nodes=list(choice.outcome.nodes) if isinstance(choice.outcome, Placement) else [],
             replace_s=round(time.monotonic() - decided_s, 3),
         )
+        if isinstance(choice.outcome, Requeued):
+            return self._await_requeue()
+        let_go = attempt.end()
+        self._stdio.restore()
         if isinstance(choice.outcome, Placement):
             self.job = self.slurm.job(self.job.id)
-            await_old_processes(attempt, choice.outcome, self.config.resume.old_step_end_s, self.messages)
+            if not let_go:
+                await_old_processes(attempt, choice.outcome, self.config.resume.old_step_end_s, self.messages)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
             return next_words(self.command, choice.outcome)
-        return self._stop(choice, _exit_status(end.status))
+        if self._interrupted_by:
+            return self._interrupted_status()
+        self.messages.error("Not resumed: no strategy is left")
+        return _exit_status(end.status)
 
     def _tell(self, verdict: Verdict, refusal: str) -> None:
         if verdict.cause in (Cause.HARDWARE, Cause.NETWORK):
@@ -165,15 +188,11 @@ class Supervisor:
         else:
             self.messages.info(f"Not resumed: {verdict.cause.value}: {verdict.why}")
 
-    def _stop(self, choice: Choice, status: int) -> int:
-        if isinstance(choice.outcome, Requeued):
-            self.messages.info("Job requeued, its next run goes on with the attempts")
-            self._pause(_REQUEUED_S)
-            return self._interrupted_status()
-        if self._interrupted_by:
-            return self._interrupted_status()
-        self.messages.error("Not resumed: no strategy is left")
-        return status
+    def _await_requeue(self) -> int:
+        """Waits for Slurm to end us: the batch script must not go on to its next line."""
+        self.messages.info("Job requeued, its next run goes on with the attempts")
+        self._pause(_REQUEUED_S)
+        return self._interrupted_status()
 
     def _interrupted_status(self) -> int:
         return 128 + (self._interrupted_by or signal.SIGTERM)

@@ -78,7 +78,7 @@ class Verdict:
 
 # Slurm's word for a job or a step → what it means for us (squeue(1), JOB STATE CODES).
 _STATE_CAUSES = {
-    "CANCELLED": (Cause.CANCELLED, "cancelled"),
+    "CANCELLED": (Cause.CANCELLED, "was cancelled"),
     "TIMEOUT": (Cause.TIME_LIMIT, "reached its time limit"),
     "DEADLINE": (Cause.TIME_LIMIT, "reached its deadline"),
     "PREEMPTED": (Cause.PREEMPTED, "was preempted"),

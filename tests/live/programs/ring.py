@@ -59,7 +59,8 @@ def main() -> int:
     parser.add_argument("--fail-at", type=int, nargs=2, default=(0, 0))
     options = parser.parse_args()
     seen = {name: value for name, value in os.environ.items() if name.startswith(("SLURM", "STEPGUARD"))}
-    (options.directory / f"rank-{ATTEMPT}-{RANK}").write_text(json.dumps({"host": HOST, "pid": os.getpid(), "env": seen}))
+    saw = json.dumps({"host": HOST, "pid": os.getpid(), "env": seen})
+    (options.directory / f"rank-{ATTEMPT}-{RANK}").write_text(saw)
     checkpoint = options.directory / "step"
     step = int(checkpoint.read_text()) if checkpoint.exists() else 0
     peers = join(options.directory)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from stepguard.resume.situation import Situation
+from stepguard.errors import SlurmError
+from stepguard.resume.situation import Situation, told
 from stepguard.resume.strategies.expand import Expand
 from stepguard.resume.strategies.outcome import Failed, Outcome, Placement, Requeued
 from stepguard.resume.strategies.requeue import Requeue
@@ -51,11 +52,10 @@ class Choice:
 
 def choose(situation: Situation) -> Choice:
     """Tries the configured strategies in order until one succeeds."""
-    from stepguard.errors import SlurmError
-    from stepguard.resume.situation import told
-
     passed_over: list[tuple[str, str]] = []
     for name in situation.config.strategies:
+        if not situation.pause(0):
+            return Choice("", Failed("interrupted"), tuple(passed_over))
         strategy = ALL[name]
         reason = strategy.probe(situation)
         if not reason:

@@ -13,6 +13,7 @@ import sys
 import time
 
 from stepguard import process
+from stepguard.errors import SlurmRefused
 from stepguard.resume.situation import Situation
 from stepguard.resume.strategies.outcome import Failed, Outcome, Placement
 
@@ -49,35 +50,43 @@ class Expand:
         return ""
 
     def carry_out(self, situation: Situation) -> Outcome:
-        """The helper lives by a pipe to us until it is merged; it is gone on every path out of here."""
+        """One helper, and a second one if slurmctld has forgotten what the first is for: a restart makes it."""
         situation.drop_bad_nodes()
-        to_helper_read, to_helper = os.pipe2(os.O_CLOEXEC)
-        from_helper, from_helper_write = os.pipe2(os.O_CLOEXEC)
-        helper = process.spawn(
-            _command(situation),
-            stdin=to_helper_read,
-            stdout=from_helper_write,
-            stderr=from_helper_write,
-            new_session=True,
-        )
-        os.close(to_helper_read)
-        os.close(from_helper_write)
-        try:
-            helper_id, said = _await_start(situation, helper, from_helper)
-            if not helper_id:
-                return Failed(f"no helper job within {situation.config.expand_s:.0f} s: {said}")
-            situation.slurm.merge_into(helper_id)
-            situation.refresh()
-            added = tuple(n for n in situation.job.nodes if n not in situation.usable and n not in situation.bad)
-            nodes = (situation.usable + added)[: len(situation.step_nodes)]
-            if len(nodes) < len(situation.step_nodes):
-                return Failed("the merge brought no nodes")
-            situation.messages.info(f"Job Expansion complete, Updating to new node list {','.join(nodes)}")
-            return Placement(situation.in_job_order(nodes))
-        finally:
-            os.close(to_helper)
-            os.close(from_helper)
-            _end(situation, helper)
+        for tries_left in (1, 0):
+            try:
+                return _with_helper(situation)
+            except SlurmRefused as refused:
+                if not tries_left:
+                    raise
+                situation.messages.info(f"the helper job cannot be merged ({refused}), trying another")
+        raise AssertionError("the last try returns or raises")
+
+
+def _with_helper(situation: Situation) -> Outcome:
+    """The helper lives by a pipe to us until it is merged; it is gone on every path out of here."""
+    to_helper_read, to_helper = os.pipe2(os.O_CLOEXEC)
+    from_helper, from_helper_write = os.pipe2(os.O_CLOEXEC)
+    helper = process.spawn(
+        _command(situation), stdin=to_helper_read, stdout=from_helper_write, stderr=from_helper_write, new_session=True
+    )
+    os.close(to_helper_read)
+    os.close(from_helper_write)
+    try:
+        helper_id, said = _await_start(situation, helper, from_helper)
+        if not helper_id:
+            return Failed(f"no helper job within {situation.config.expand_s:.0f} s: {said}")
+        situation.slurm.merge_into(helper_id)
+        situation.refresh()
+        added = tuple(n for n in situation.job.nodes if n not in situation.usable and n not in situation.bad)
+        nodes = (situation.usable + added)[: len(situation.step_nodes)]
+        if len(nodes) < len(situation.step_nodes):
+            return Failed("the merge brought no nodes")
+        situation.messages.info("Job Expansion complete")
+        return Placement(situation.in_job_order(nodes))
+    finally:
+        os.close(to_helper)
+        os.close(from_helper)
+        _end(situation, helper)
 
 
 def _command(situation: Situation) -> list[str]:
@@ -97,7 +106,20 @@ def _command(situation: Situation) -> list[str]:
     }
     given = [f"{name}={value}" for name, value in options.items() if value]
     exclusive = ["--exclusive"] if job.exclusive else []
-    return ["salloc", "--no-bell", *given, *exclusive, sys.executable, "-I", "-S", "-c", _LIFELINE]
+    # A helper that still waits in the queue knows nothing of the pipe: salloc is sent SIGTERM when we die.
+    return [
+        "setpriv",
+        "--pdeathsig=TERM",
+        "salloc",
+        "--no-bell",
+        *given,
+        *exclusive,
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        _LIFELINE,
+    ]
 
 
 def _await_start(situation: Situation, helper: process.Child, from_helper: int) -> tuple[str, str]:

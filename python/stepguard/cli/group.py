@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs: one module each, imported only when it is given."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from stepguard import __version__
+from stepguard.errors import StepguardError
+
+# verb → (module, one line of help). The module has a click command named `command`.
+_VERBS = {
+    "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
+    "nodes": ("stepguard.cli.nodes", "The job's real nodes now."),
+    "supervise": ("stepguard.cli.supervise", "Run a guarded step (what srun --auto-resume=1 becomes)."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _VERBS:
+            return None
+        command = importlib.import_module(_VERBS[name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_VERBS.items())])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="stepguard %(version)s")
+def group() -> None:
+    """Keep Slurm training steps alive, and say why a job died."""
+
+
+def main() -> int:
+    """Runs one verb; the broad catch of the process. Returns the exit status."""
+    try:
+        status = group.main(standalone_mode=False, prog_name="stepguard")
+    except StepguardError as error:
+        print(f"stepguard: {error}", file=sys.stderr)
+        return error.exit_status
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    return status if isinstance(status, int) else 0
