@@ -198,3 +198,14 @@ def test_a_controller_that_does_not_answer(cluster: Cluster) -> None:
         cluster.start_controller()
     assert (status, levels(checks, "fail")) == (1, {"slurm"})
     assert checks["srun --auto-resume"][0]["level"] == "ok", "the plugin needs no controller to answer"
+
+
+def test_slurm_takes_the_examples_and_the_doctor_finds_nothing_to_change(prefix: Path) -> None:
+    folder = prefix / "share/stepguard/slurm-conf-examples"
+    lines = [line for path in folder.glob("*.conf") for line in path.read_text().splitlines() if line[:1] not in "#"]
+    settings = dict(line.split("=", 1) for line in lines if not line.startswith("optional "))
+    assert len(settings) >= 5
+    with Cluster(2, slurm_conf=settings, plugstack=(folder / "plugstack.conf").read_text(), prefix=prefix) as lab:
+        status, checks = examine(lab)
+        assert (status, levels(checks, "fail") | levels(checks, "warn")) == (0, set()), checks
+        assert checks["expand"][0]["found"] == "for jobs without GRES"

@@ -105,8 +105,8 @@ def _judge(line: Line, prefix: Path | None) -> list[Result]:
     results = []
     if line.required:
         found = (
-            f"{line.place} says required: without the plugin, or with one built for another Slurm, no srun and no "
-            "sbatch starts, slurmd does not start, and running nodes drain when a job ends"
+            f"{line.place} says required: without the plugin, or with one built for another Slurm, no srun, sbatch or "
+            "slurmd starts, and on 22.05 a batch job that starts on a node drains it"
         )
         results.append(warn(CHECK, found, "write optional: what was asked for and cannot be had is told either way"))
     if not line.path.startswith("/"):

@@ -84,7 +84,7 @@ def test_the_example_line_is_well(prefix: Path) -> None:
     [
         ("", Level.FAIL, "does not name stepguard"),
         ("optional /other/spank_pyxis.so", Level.FAIL, "does not name stepguard"),
-        (LINE.replace("optional", "required"), Level.WARN, "slurmd does not start"),
+        (LINE.replace("optional", "required"), Level.WARN, "no srun, sbatch or slurmd starts"),
         ("optional stepguard.so", Level.WARN, "PluginDir"),
         ("optional /elsewhere/stepguard.so", Level.WARN, "names /elsewhere/stepguard.so"),
         (f"{LINE}\n{LINE}", Level.WARN, "named 2 times"),

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples for administrators are true: every key, with its default, and no parameter that Slurm does not have."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+
+from stepguard.config import Config, Resume, Slurm, parse
+
+EXAMPLES = Path(__file__).parents[2] / "slurm-conf-examples"
+SHOWN = Path(__file__).parents[1] / "data/slurm/26.05/show-config.txt"
+SLURM_CONF = sorted(EXAMPLES.glob("re*.conf")) + sorted(EXAMPLES.glob("time*.conf"))
+
+
+def test_the_configuration_example_has_every_key_with_its_default_in_order() -> None:
+    path = EXAMPLES / "stepguard.toml"
+    text = path.read_text()
+    assert parse(text, path) == Config(path=path)
+    document = tomllib.loads(text)
+    for name, section in (("resume", Resume), ("slurm", Slurm)):
+        assert list(document[name]) == [field.name for field in fields(section)]
+        assert {key: tuple(v) if isinstance(v, list) else v for key, v in document[name].items()} == asdict(section())
+
+
+def test_every_key_of_the_example_is_explained() -> None:
+    blocks = (EXAMPLES / "stepguard.toml").read_text().split("\n\n")
+    for block in blocks:
+        lines = block.splitlines()
+        if any(re.match(r"\w+ = ", line) for line in lines):
+            assert lines[0].startswith("# "), block
+
+
+@pytest.mark.parametrize("path", SLURM_CONF, ids=lambda path: path.name)
+def test_parameters_are_slurms_own(path: Path) -> None:
+    known = re.findall(r"^(\w+) +=", SHOWN.read_text(), re.MULTILINE)
+    named = re.findall(r"^#?(\w+)=\S+$", path.read_text(), re.MULTILINE)
+    assert named
+    assert set(named) <= set(known)
