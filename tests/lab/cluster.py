@@ -214,18 +214,21 @@ class Cluster:
 
     def cut_link(self, node: str) -> None:
         """Cuts the node's network cable; its processes live on, and its shared directories stay."""
-        self._site.set_link(self._hosts[node], "down")
+        self._site.set_link(self._hosts[node], False)
 
     def heal_link(self, node: str) -> None:
         """Mends the cable."""
-        self._site.set_link(self._hosts[node], "up")
+        self._site.set_link(self._hosts[node], True)
 
     def stop_controller(self) -> None:
         """Ends slurmctld."""
         self._daemons.stop(self._hosts[CONTROLLER], "slurmctld")
 
     def start_controller(self) -> None:
-        """Starts slurmctld again, with the state it saved; returns when it listens."""
+        """Starts slurmctld again, with the state it saved; returns when it listens.
+
+        It takes Slurm 5 s more to ask the nodes, which are unknown until then: see `wait_idle`.
+        """
         self._daemons.start_slurmctld(self._hosts[CONTROLLER])
 
     def restart_controller(self) -> None:
@@ -236,12 +239,21 @@ class Cluster:
     def reconfigure(self, slurm_conf: Settings | None = None, plugstack: str | None = None) -> None:
         """Changes lines of slurm.conf, or all of plugstack.conf, and has the daemons read them.
 
-        Some parameters are only read at slurmctld's start: see slurm.conf(5), and `restart_controller`.
+        Some parameters are only read at slurmctld's start: see slurm.conf(5), and `restart_controller`. Returns when
+        the nodes have registered again: from 23.11 on the daemons start anew, and a job that is submitted before the
+        nodes are back waits for the next pass of the scheduler, up to a minute.
         """
         self._settings.update(slurm_conf or {})
         self._plugstack = self._plugstack if plugstack is None else plugstack
         self._files.write_slurm_conf(self._settings, self._plugstack)
         self._daemons.run(self._hosts[CONTROLLER], ["scontrol", "reconfigure"])
+        reachable = [node for node in self.nodes if self._hosts[node].namespaces and self._hosts[node].linked]
+
+        def registered() -> bool:
+            states = self.node_states()
+            return not any(states[node].startswith("unk") for node in reachable)
+
+        wait_until(registered, "nodes registered after scontrol reconfigure", 20, 0.05)
 
     # States
 

@@ -25,13 +25,14 @@ _INIT = Path(__file__).with_name("host.sh")
 
 @dataclass
 class Host:
-    """A host by name and address; `namespaces` is None while it is off."""
+    """A host by name and address; `namespaces` is None while it is off, `linked` False while its cable is cut."""
 
     name: str
     address: str
     gpus: int = 0
     namespaces: Namespaces | None = None
     holder: Process | None = None
+    linked: bool = True
 
     def on(self) -> Namespaces:
         """Its namespaces. Raises LabError when it is off."""
@@ -90,7 +91,7 @@ class Site:
         links = []
         for host in hosts:
             assert host.holder is not None
-            host.namespaces = _up(host.holder)
+            host.namespaces, host.linked = _up(host.holder), True
             links += [
                 f"link add v-{host.name} type veth peer name eth0 netns {host.holder.pid}",
                 f"link set v-{host.name} master lab up",
@@ -112,9 +113,11 @@ class Site:
         holder.wait(10)
         host.namespaces = host.holder = None
 
-    def set_link(self, host: Host, state: str) -> None:
-        """Cuts (`down`) or heals (`up`) the host's cable, at the end that is not the host's."""
-        self._ip([f"link set v-{host.name} {state}"])
+    def set_link(self, host: Host, linked: bool) -> None:
+        """Cuts or heals the host's cable, at the end that is not the host's."""
+        host.on()
+        self._ip([f"link set v-{host.name} {'up' if linked else 'down'}"])
+        host.linked = linked
 
     def end(self) -> None:
         """Ends the site and all that runs in it."""

@@ -62,7 +62,7 @@ class Release:
 
         Raises LabError saying how to get it.
         """
-        name = name or os.environ.get("STEPGUARD_LAB_RELEASE")
+        name = name or os.environ.get("STEPGUARD_LAB_RELEASE") or None
         root = Path("/") if name is None else ROOTS / name
         needed = ("usr/sbin/slurmctld", "usr/sbin/slurmd", "usr/sbin/slurmdbd", "usr/sbin/munged", "usr/sbin/mariadbd")
         missing = [program for program in needed if not (root / program).exists()]
