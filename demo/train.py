@@ -5,7 +5,7 @@ Each rank holds its share of the data; every step the gradients of all ranks are
 applies the same update. As with NCCL, a rank whose peer has died waits for it for ever. Rank 0 writes a checkpoint
 every few steps, by rename, and a new start goes on from it.
 
-    MASTER_ADDR=host MASTER_PORT=29500 srun -N3 -n3 python train.py --steps 600 --checkpoint DIR/model.npz
+    MASTER_ADDR=host MASTER_PORT=29500 srun -N3 -n3 python3 train.py --steps 600 --checkpoint DIR/model.npz
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +24,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 HIDDEN = 32
-LEARNING_RATE = 0.5
+LEARNING_RATE = 0.2
 CONNECT_S = 60.0
 
 
-class Ring:
+class Group:
     """All ranks, joined in rank 0. `sum` returns the sum of every rank's array to every rank."""
 
     def __init__(self, rank: int, size: int, address: str, port: int) -> None:
@@ -107,15 +108,19 @@ def features(points: Array) -> Array:
     return np.concatenate([points, radius, np.cos(turn), np.sin(turn)], axis=1)
 
 
+def forward(weights: list[Array], inputs: Array) -> tuple[Array, Array]:
+    """The hidden layer, and the logit of each point."""
+    hidden = np.tanh(np.c_[inputs, np.ones(len(inputs))] @ weights[0])
+    return hidden, (np.c_[hidden, np.ones(len(hidden))] @ weights[1])[:, 0]
+
+
 def gradients(weights: list[Array], inputs: Array, classes: Array) -> tuple[list[Array], float]:
     """Gradients of the summed cross-entropy, and that sum."""
-    first, second = weights
-    hidden = np.tanh(np.c_[inputs, np.ones(len(inputs))] @ first)
-    logits = (np.c_[hidden, np.ones(len(hidden))] @ second)[:, 0]
+    hidden, logits = forward(weights, inputs)
     probabilities = 1 / (1 + np.exp(-logits))
     loss = -np.sum(classes * np.log(probabilities + 1e-12) + (1 - classes) * np.log(1 - probabilities + 1e-12))
     error = (probabilities - classes)[:, None]
-    back = (error @ second[:-1].T) * (1 - hidden**2)
+    back = (error @ weights[1][:-1].T) * (1 - hidden**2)
     return [np.c_[inputs, np.ones(len(inputs))].T @ back, np.c_[hidden, np.ones(len(hidden))].T @ error], float(loss)
 
 
@@ -138,48 +143,62 @@ def save(path: Path, step: int, weights: list[Array]) -> None:
     temporary.rename(path)
 
 
-def train(ring: Ring, steps: int, path: Path, every: int, pause_s: float) -> float:
-    """Trains to `steps` and returns the mean loss over all ranks' data."""
-    points, classes = spirals(ring.rank, ring.size)
+def right(weights: list[Array], inputs: Array, classes: Array) -> float:
+    """How many of these points the network tells apart rightly."""
+    _, logits = forward(weights, inputs)
+    return float(np.sum((logits > 0) == (classes > 0.5)))
+
+
+def train(group: Group, steps: int, path: Path, every: int, pause_s: float) -> tuple[float, float]:
+    """Trains to `steps`; the mean loss over all ranks' data before the last step, and the accuracy after it."""
+    points, classes = spirals(group.rank, group.size)
     inputs = features(points)
     step, weights = load(path, inputs.shape[1])
-    attempt = os.environ.get("STEPGUARD_ATTEMPT", "-")
-    if ring.rank == 0:
-        nodes = os.environ.get("SLURM_STEP_NODELIST", "-")
-        print(f"attempt {attempt}: training goes on from step {step} on {nodes} with {ring.size} ranks", flush=True)
-    loss = float("nan")
+    first, loss = step + 1, float("nan")
+    say = _speaker(group.rank)
+    say(f"starts at step {step} on {os.environ.get('SLURM_STEP_NODELIST', 'this host')}")
     while step < steps:
         local, local_loss = gradients(weights, inputs, classes)
-        flat = np.concatenate([*(g.ravel() for g in local), [local_loss, float(len(points))]])
-        total = ring.sum(flat)
+        total = group.sum(np.concatenate([*(g.ravel() for g in local), [local_loss, float(len(points))]]))
         count, loss = total[-1], total[-2] / total[-1]
         at = weights[0].size
         weights[0] = weights[0] - LEARNING_RATE * total[:at].reshape(weights[0].shape) / count
         weights[1] = weights[1] - LEARNING_RATE * total[at:-2].reshape(weights[1].shape) / count
         step += 1
-        if ring.rank == 0 and step % every == 0:
+        if step == first:
+            say(f"all {group.size} ranks train: step {step}")
+        if group.rank == 0 and step % every == 0:
             save(path, step, weights)
-            print(f"attempt {attempt}: step {step:4d}  loss {loss:.4f}", flush=True)
+            say(f"checkpoint of step {step:4d}, loss {loss:.4f}")
         time.sleep(pause_s)
-    return loss
+    rightly, count = group.sum(np.array([right(weights, inputs, classes), float(len(points))]))
+    return loss, rightly / count
+
+
+def _speaker(rank: int) -> Callable[[str], None]:
+    """Rank 0 speaks for all. stepguard counts the attempts of a step, the first is 0."""
+    attempt = os.environ.get("STEPGUARD_ATTEMPT", "0")
+    if rank:
+        return lambda _: None
+    return lambda text: print(f"attempt {attempt}: {text}", flush=True)
 
 
 def main() -> int:
-    """Joins the ring that Slurm's environment tells, and trains."""
+    """Joins the group that Slurm's environment tells, and trains."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--every", type=int, default=20, help="steps between checkpoints")
+    parser.add_argument("--every", type=int, default=50, help="steps between checkpoints")
     parser.add_argument("--pause", type=float, default=0.02, metavar="SECONDS", help="what a real step would take")
     parser.add_argument("--fail-at", type=int, default=0, metavar="STEP", help="raise an error after this step")
     options = parser.parse_args()
     rank, size = int(os.environ.get("SLURM_PROCID", "0")), int(os.environ.get("SLURM_NTASKS", "1"))
-    ring = Ring(rank, size, os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500")))
-    loss = train(ring, options.fail_at or options.steps, options.checkpoint, options.every, options.pause)
+    group = Group(rank, size, os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500")))
+    loss, accuracy = train(group, options.fail_at or options.steps, options.checkpoint, options.every, options.pause)
     if options.fail_at:
         raise RuntimeError(f"CUDA error: an illegal memory access was encountered (step {options.fail_at})")
     if rank == 0:
-        print(f"done: {options.steps} steps, loss {loss:.4f}", flush=True)
+        print(f"done: {options.steps} steps, loss {loss:.4f}, {accuracy:.1%} of the points told apart", flush=True)
     return 0
 
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m demo [FAULT]`, as root, with tests/ on PYTHONPATH: `make demo` sees to that.
+
+Exit status 0: the story went as told. 1: it did not, or the lab could not. 130: interrupted. All is cleaned up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from types import FrameType
+
+from demo.job import USER, Job
+from demo.screen import Screen
+from demo.stage import Stage, StoryError
+from demo.stories import STORIES, Story
+from lab import Cluster, LabError
+from lab.roots import product
+
+_NODES, _GPUS = 6, 2
+_PLUGSTACK = "optional /opt/stepguard/lib/slurm/stepguard.so\n"
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main() -> int:
+    """Tells the story that the command line names; the exit status."""
+    parser = argparse.ArgumentParser(prog="make demo", description="A guarded training step meets a real fault.")
+    parser.add_argument("fault", nargs="?", default="node", choices=STORIES)
+    for number in _INTERRUPTS:
+        signal.signal(number, _interrupt)
+    screen = Screen()
+    try:
+        closing = _play(STORIES[parser.parse_args().fault], screen)
+    except KeyboardInterrupt:
+        screen.say("demo", "interrupted; the lab is gone")
+        return 130
+    except (LabError, StoryError) as error:
+        notes = getattr(error, "__notes__", [])
+        print("\n".join([*notes, f"demo: {error}"]), file=sys.stderr)
+        return 1
+    screen.show(f"\n{closing}")
+    return 0
+
+
+def _play(story: Story, screen: Screen) -> str:
+    """Builds, starts the lab, submits, and plays; the closing lines. The lab is gone when it returns or raises."""
+    screen.say("demo", f"the story: {story.plot}")
+    screen.say("demo", "make install PREFIX=/opt/stepguard DESTDIR=build/product (the first time takes a minute)")
+    prefix = product()
+    screen.say("demo", f"starting a Slurm cluster of {_NODES} nodes on this machine")
+    with Cluster(_NODES, _GPUS, story.slurm_conf, _PLUGSTACK, prefix) as lab:
+        screen.say("slurm", f"Slurm {lab.release.version}, nodes {', '.join(lab.nodes)} are idle, {_GPUS} GPUs each")
+        screen.say("slurm", f"plugstack.conf: {_PLUGSTACK}")
+        job = Job(lab, story.train)
+        screen.say("demo", f"{USER} submits spirals.sh:")
+        screen.say("script", job.script)
+        job.submit()
+        screen.say("slurm", f"Submitted batch job {job.id}")
+        closing = story.tell(Stage(lab, screen, job))
+        screen.say("demo", "the story went as told; ending the lab")
+    return closing
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Once is enough: nothing disturbs the cleaning up."""
+    for other in _INTERRUPTS:
+        signal.signal(other, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

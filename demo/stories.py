@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The five stories: what goes wrong, and how it must end. Each raises StoryError where it goes another way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from demo import plain_slurm
+from demo.phases import Phase, requeued, resumed_in_place, table
+from demo.stage import Stage
+
+# The step runs on n1, n2 and n3 of a job on n1 to n4; the batch host is n1.
+_BATCH_HOST, _VICTIM = "n1", "n3"
+_PAUSED = "--pause 0.02"
+_XID = "replace: XID 79, GPU has fallen off the bus"
+
+
+@dataclass(frozen=True)
+class Story:
+    """`plot` says beforehand what will happen, `train` are options of train.py, `tell` plays it to its end and
+    returns the closing lines."""
+
+    plot: str
+    tell: Callable[[Stage], str]
+    train: str = f"--steps 450 {_PAUSED}"
+    slurm_conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def _train_for_a_while(stage: Stage) -> None:
+    """Until something is there to lose."""
+    stage.until("the training runs and has a checkpoint", lambda: stage.training.checkpoint >= 100, 60)
+    stage.look_on(0.5)
+
+
+def _trains_again(stage: Stage, lost: str, within_s: float) -> float:
+    """Waits for the second attempt and checks it; the Unix time since when all ranks train again."""
+    checkpoint = stage.training.checkpoint
+    stage.until("all ranks train again", lambda: stage.training.trains(1), within_s)
+    attempt = stage.training.attempts[1]
+    stage.check(attempt.from_step >= checkpoint, f"it goes on from step {checkpoint} at least", attempt.from_step)
+    stage.check(attempt.ranks == 3, "three ranks", attempt.ranks)
+    nodes = stage.nodes(1)
+    stage.check(lost not in nodes and len(nodes) == 3, f"three nodes without {lost}", nodes)
+    assert attempt.all_train_at is not None
+    return attempt.all_train_at
+
+
+def _closing(stage: Stage, phases: list[Phase], plain: Callable[[float], str]) -> str:
+    total_s = sum(phase.seconds for phase in phases)
+    attempt = stage.training.attempts[1]
+    return (
+        f"The training went on from its checkpoint of step {attempt.from_step} on {attempt.nodes}. Where the time went:\n"
+        f"{table(phases)}\n\n{plain(total_s)}"
+    )
+
+
+def _spare_takes_over(stage: Stage, lost: str, plain: Callable[[float], str]) -> str:
+    """The end of all stories in which the job has a spare node for the step."""
+    again_at = _trains_again(stage, lost, 60)
+    stage.until_ended("COMPLETED")
+    stage.check(stage.training.done > 0, "the training is done", "its last line is missing")
+    choice = next(record for record in stage.job.journal() if record["event"] == "choice")
+    stage.check(choice["strategy"] == "spare", "the spare node was taken", choice)
+    return _closing(stage, resumed_in_place(stage.job.journal(), stage.fault_at, again_at), plain)
+
+
+def node(stage: Stage) -> str:
+    """A node loses its power."""
+    _train_for_a_while(stage)
+    with stage.fault(f"power off {_VICTIM}: nobody on it says a last word"):
+        stage.lab.power_off(_VICTIM)
+    return _spare_takes_over(stage, _VICTIM, plain_slurm.after_node)
+
+
+def gpu(stage: Stage) -> str:
+    """A GPU fails under a rank, which hangs; the node itself is well."""
+    _train_for_a_while(stage)
+    with stage.fault(f"a GPU of {_VICTIM} fails: its rank hangs, and all others wait for it"):
+        for pid in _tasks(stage, _VICTIM):
+            os.kill(pid, signal.SIGSTOP)
+    stage.look_on(2)
+    with stage.fault(f"the administrator's health check writes /run/stepguard/fault on {_VICTIM}: {_XID}"):
+        write = 'mkdir -p /run/stepguard && echo "$1" > /run/stepguard/fault'
+        stage.lab.run(["sh", "-c", write, "sh", _XID], host=_VICTIM, user="root")
+    return _spare_takes_over(stage, _VICTIM, plain_slurm.after_gpu)
+
+
+def link(stage: Stage) -> str:
+    """A node's cable is cut and mended while the training goes on without the node."""
+    _train_for_a_while(stage)
+    with stage.fault(f"cut the cable of {_VICTIM}: its tasks live on, and hear nothing"):
+        stage.lab.cut_link(_VICTIM)
+    again_at = _trains_again(stage, _VICTIM, 60)
+    stage.look_on(1)
+    old = _tasks(stage, _VICTIM)
+    stage.check(bool(old), f"the old rank on {_VICTIM} is still there, cut off", old)
+    stage.screen.say("fault", f"mend the cable of {_VICTIM}; its old rank (process {old[0]}) still runs there")
+    stage.lab.heal_link(_VICTIM)
+    stage.until("the old rank ends", lambda: not set(old) & stage.lab.processes(_VICTIM).keys(), 30)
+    stage.screen.say("demo", f"the old rank on {_VICTIM} is gone")
+    closing = _spare_takes_over(stage, _VICTIM, plain_slurm.after_link)
+    attempt = stage.training.attempts[1]
+    stage.check(attempt.all_train_at == again_at and 2 not in stage.training.attempts, "one resume", "another one")
+    return closing
+
+
+def batch_host(stage: Stage) -> str:
+    """The first node dies, and with it the batch script, srun and the supervisor."""
+    _train_for_a_while(stage)
+    with stage.fault(f"power off {_BATCH_HOST}: with it go the batch script, srun and stepguard's supervisor"):
+        stage.lab.power_off(_BATCH_HOST)
+    again_at = _trains_again(stage, _BATCH_HOST, 100)
+    stage.until_ended("COMPLETED")
+    return _closing(stage, requeued(stage.job.journal(), stage.fault_at, again_at), plain_slurm.after_batch_host)
+
+
+def application(stage: Stage) -> str:
+    """The program raises an error on healthy nodes."""
+    stage.until_ended("FAILED")
+    told = [line for line in stage.output if line.startswith("[Auto Resume]") and "Not resumed: application" in line]
+    stage.check(len(told) == 1, "one line says why it was not resumed", told)
+    stage.check(list(stage.training.attempts) == [0], "one attempt", stage.training.attempts)
+    return f"The verdict, as its user reads it:\n  {told[0]}\n\n{plain_slurm.after_application()}"
+
+
+def _tasks(stage: Stage, host: str) -> list[int]:
+    """The training's processes on a host, as numbered on this side."""
+    return [pid for pid, command in stage.lab.processes(host).items() if "train.py" in command]
+
+
+STORIES = {
+    "node": Story("one of its nodes loses its power; the step goes on on the spare one", node),
+    "gpu": Story("a GPU dies under a rank, and the training hangs; the step goes on on the spare node", gpu),
+    "link": Story(
+        "a node's cable is cut, and mended later; the step goes on without it", link, f"--steps 900 {_PAUSED}"
+    ),
+    "batch-host": Story(
+        "the node of the batch script dies; the job is requeued and goes on elsewhere. Slurm's own timeouts are short "
+        "in this lab (SlurmdTimeout=10, cred_expire=5), or you would wait for minutes",
+        batch_host,
+        slurm_conf={"SlurmdTimeout": "10", "AuthInfo": "cred_expire=5"},
+    ),
+    "application": Story(
+        "the program fails by itself; it is not resumed", application, f"--steps 450 --fail-at 130 {_PAUSED}"
+    ),
+}
