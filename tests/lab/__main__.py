@@ -66,7 +66,10 @@ def _obey(lab: Cluster, words: list[str]) -> None:
 
 
 def _exec(options: argparse.Namespace) -> int:
-    return execute(options.command, options.host, options.user, options.lab)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        raise LabError("exec what? python -m lab exec [--host HOST] [--user USER] COMMAND…")
+    return execute(command, options.host, options.user, options.lab)
 
 
 def _shell(options: argparse.Namespace) -> int:

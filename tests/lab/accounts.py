@@ -41,8 +41,8 @@ class Accounts:
     """All accounts of the hosts: those of the root file system below, and the lab's users."""
 
     def __init__(self, root: Path, users: Sequence[str], homes: Path) -> None:
-        self._passwd = (root / "etc/passwd").read_text()
-        self._group = (root / "etc/group").read_text()
+        self._passwd = _without(users, root / "etc/passwd")
+        self._group = _without(users, root / "etc/group")
         self.by_name = {}
         for line in self._passwd.splitlines():
             name, _, uid, gid, _, home, _ = line.split(":")
@@ -71,3 +71,9 @@ class Accounts:
             home.mkdir()
             home.chmod(0o700)
             os.chown(home, user.uid, user.gid)
+
+
+def _without(names: Sequence[str], path: Path) -> str:
+    """The text of an account file, but for the lines of these names."""
+    lines = path.read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if line.partition(":")[0] not in names)

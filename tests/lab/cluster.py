@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from lab import entry
 from lab.accounts import Accounts
 from lab.configuration import ConfigurationFiles, Settings, Shape
 from lab.daemons import Daemons
@@ -54,6 +53,7 @@ class Cluster:
         self._settings = dict(slurm_conf or {})
         self._plugstack = plugstack
         self._shape = Shape(tuple(self.nodes), gpus_per_node, cpus_per_node, memory_per_node_mib, self.release.number)
+        self._on_terminals: list[Process] = []
         names = [CONTROLLER, LOGIN, *self.nodes]
         self._hosts = {name: Host(name, address(index)) for index, name in enumerate(names)}
         for node in self.nodes:
@@ -90,6 +90,8 @@ class Cluster:
     def down(self) -> None:
         """Ends all that runs in the lab and removes its files."""
         self._site.end()
+        for process in self._on_terminals:
+            process.hang_up()
         self._directory.remove()
 
     # Files
@@ -148,7 +150,7 @@ class Cluster:
         `env` adds to that environment. With `tty` it leads a session on a terminal whose other side is the Process's.
         """
         account = self._accounts[user]
-        return start(
+        process = start(
             argv,
             output=self._directory.next_output(Path(argv[0]).name),
             inside=self._hosts[host].on(),
@@ -159,6 +161,9 @@ class Cluster:
             text_in=text_in,
             tty=tty,
         )
+        if tty:
+            self._on_terminals.append(process)
+        return process
 
     def run(
         self,
@@ -201,14 +206,12 @@ class Cluster:
     def power_off(self, node: str) -> None:
         """A power cut: all on the node is dead at once and its address answers nothing."""
         self._site.power_off(self._hosts[node])
-        self._note_hosts()
         self._daemons.forget(self._hosts[node])
 
     def power_on(self, node: str) -> None:
         """Boots the node under its old name, with empty disks. With ReturnToService below 2, Slurm then shows it DOWN
         ("Node unexpectedly rebooted") until an administrator resumes it."""
         self._site.boot([self._hosts[node]])
-        self._note_hosts()
         self._daemons.start_munge(self._hosts[node])
         self._daemons.start_slurmd(self._hosts[node], rebooted=True)
 
@@ -280,7 +283,6 @@ class Cluster:
 
     def _start_everything(self) -> None:
         self._site.boot([*self._hosts.values()])
-        self._note_hosts()
         for host in self._hosts.values():
             self._daemons.start_munge(host)
         controller = self._hosts[CONTROLLER]
@@ -291,9 +293,6 @@ class Cluster:
         for node in self.nodes:
             self._daemons.start_slurmd(self._hosts[node])
         self.wait_idle()
-
-    def _note_hosts(self) -> None:
-        entry.note_hosts(self._directory, self._hosts.values())
 
     def _log(self, name: str) -> str:
         path = self._directory.path / "log" / name

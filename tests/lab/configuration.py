@@ -74,6 +74,7 @@ def slurm_conf(shape: Shape, log: Path, settings: Settings) -> str:
         "TaskPlugin": "task/none",
         "JobAcctGatherType": "jobacct_gather/linux",
         "MpiDefault": "none",
+        "MailProg": "/bin/true",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_Core_Memory",
         "DefMemPerCPU": "100",

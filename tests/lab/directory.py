@@ -31,8 +31,10 @@ class Directory:
         remove_stale()
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
         self.path.chmod(0o755)
-        self.lock_fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT)
+        self.lock_fd = os.open(self.path / "lock.new", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock_fd, fcntl.LOCK_EX)
+        # Under its name it has never been unlocked: nobody takes the lab for a dead one.
+        (self.path / "lock.new").rename(self.path / "lock")
         for name, mode in (("etc", 0o755), ("home", 0o755), ("host", 0o755), ("output", 0o700)):
             self.make(name, mode)
         for name in ("shared", "log"):

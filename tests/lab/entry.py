@@ -5,22 +5,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lab.accounts import Accounts
-from lab.directory import Directory, living
+from lab.directory import living
 from lab.errors import LabError
-from lab.hosts import Host
-from lab.processes import Namespaces, call
-
-_NOTE = "hosts"
-
-
-def note_hosts(directory: Directory, hosts: Iterable[Host]) -> None:
-    """Writes down which hosts are on, and the process that holds their namespaces."""
-    on = [f"{host.name} {host.namespaces.holder}\n" for host in hosts if host.namespaces is not None]
-    directory.write(_NOTE, "".join(on))
+from lab.hosts import HOSTS_NOTE
+from lab.namespaces import Namespaces
+from lab.processes import call
 
 
 def execute(argv: Sequence[str], host: str, user: str, lab: Path | None = None) -> int:
@@ -30,7 +23,7 @@ def execute(argv: Sequence[str], host: str, user: str, lab: Path | None = None) 
     """
     lab = lab or _only(living())
     try:
-        holders = dict(line.split() for line in (lab / _NOTE).read_text().splitlines())
+        holders = dict(line.split() for line in (lab / HOSTS_NOTE).read_text().splitlines())
         namespaces = Namespaces(int(holders[host]))
     except FileNotFoundError:
         raise LabError(f"no lab in {lab}") from None

@@ -16,9 +16,13 @@ from pathlib import Path
 
 from lab.directory import Directory
 from lab.errors import LabError
-from lab.processes import Namespaces, Process, run_here, start, wait_until
+from lab.namespaces import Namespaces
+from lab.processes import Process, run_here, start, wait_until
 
 _NETWORK = IPv4Network("10.77.0.0/16")
+HOSTS_NOTE = "hosts"
+"""The file of a lab's directory that says which hosts are on: name, and the process that holds the namespaces."""
+
 _WATCH_OWNER = "echo up; exec env --ignore-signal=CHLD cat"
 _INIT = Path(__file__).with_name("host.sh")
 
@@ -102,6 +106,7 @@ class Site:
                 ["link set lo up", f"addr add {host.address}/{_NETWORK.prefixlen} dev eth0", "link set eth0 up"],
                 host.on(),
             )
+        self._note()
 
     def power_off(self, host: Host) -> None:
         """A power cut: nothing on the host gets to say a last word, its address falls silent at once."""
@@ -112,6 +117,7 @@ class Site:
         namespaces.kill()
         holder.wait(10)
         host.namespaces = host.holder = None
+        self._note()
 
     def set_link(self, host: Host, linked: bool) -> None:
         """Cuts or heals the host's cable, at the end that is not the host's."""
@@ -126,8 +132,13 @@ class Site:
         self._holder.wait(10)
 
     def _ip(self, commands: Sequence[str], of: Namespaces | None = None) -> None:
-        network = f"--net=/proc/{(of or self._namespaces).holder}/ns/net"
-        run_here(["nsenter", network, "ip", "-batch", "-"], text_in="\n".join(commands) + "\n")
+        entry = (of or self._namespaces).entry("net")
+        run_here([*entry, "ip", "-batch", "-"], text_in="".join(f"{command}\n" for command in commands))
+
+    def _note(self) -> None:
+        """Writes down which hosts are on, for lab.entry."""
+        on = [f"{host.name} {host.namespaces.holder}\n" for host in self._hosts.values() if host.namespaces]
+        self._directory.write(HOSTS_NOTE, "".join(on))
 
 
 def address(index: int) -> str:

@@ -2,66 +2,27 @@
 """The only place of the lab that starts programs: on this side, or inside the namespaces of a host.
 
 A program inside is entered by `nsenter`, which replaces itself by it: what we hold is the program itself, so its
-signals, stops and status are true. It is born in the host's PID namespace, for nsenter would have to fork for that,
-and then it would be nsenter that a Ctrl-C meets.
+signals, stops and status are true. That is also why it is born in the host's PID namespace: nsenter would have to
+fork to enter that, and then it would be nsenter that a Ctrl-C meets.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
-import shutil
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError
+from lab.namespaces import Namespaces
 
-_CLONE_NEWPID = 0x20000000  # <sched.h>
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclass
-class Namespaces:
-    """The namespaces made by a `unshare --fork` that lives. `holder` is its process id on this side."""
-
-    holder: int
-    started: list[Process] = field(default_factory=list)
-    """What `start` began in them: children of ours, which the PID namespace cannot end without us."""
-
-    def enter_argv(self) -> list[str]:
-        """The command that goes before one which is to run inside (but for the PID namespace, see `start`)."""
-        kinds = {"mount": "mnt", "net": "net", "uts": "uts", "ipc": "ipc"}
-        return [_tool("nsenter"), *(f"--{option}=/proc/{self.holder}/ns/{file}" for option, file in kinds.items())]
-
-    def first_process(self) -> int:
-        """The process id, on this side, of the first process: when it ends, all processes inside are killed."""
-        return int(Path(f"/proc/{self.holder}/task/{self.holder}/children").read_text().split()[0])
-
-    def kill(self, within: Sequence[Namespaces] = ()) -> None:
-        """Kills all that runs inside; returns when it is gone. `within`: the namespaces made inside these."""
-        fd = os.pidfd_open(self.first_process())
-        try:
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-            for namespaces in (self, *within):
-                for process in namespaces.started:
-                    process.wait(30)
-            # The first process of a PID namespace ends only after all others in it have.
-            if not select.select([fd], [], [], 30)[0]:
-                raise LabError(f"the namespaces of process {self.holder} do not end")
-        finally:
-            os.close(fd)
-
-    def members(self) -> list[int]:
-        """The process ids, on this side, of all processes in the PID namespace."""
-        inside = _pid_namespace(self.holder, "pid_for_children")
-        pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-        return [pid for pid in pids if inside is not None and _pid_namespace(pid, "pid") == inside]
+_TERMINAL_SIZE = (24, 80)
 
 
 @dataclass(frozen=True)
@@ -77,12 +38,14 @@ class Completed:
 class Process:
     """A program that was started. Its output goes to files, which can be read while it runs."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], stdout_path: Path, stderr_path: Path, terminal: int | None):
+    def __init__(
+        self, popen: subprocess.Popen[bytes], argv: Sequence[str], output: Path, terminal: int | None = None
+    ) -> None:
         self._popen = popen
-        self.argv = tuple(str(word) for word in popen.args) if isinstance(popen.args, list) else ()
+        self.argv = tuple(argv)
         self.pid = popen.pid
-        self.stdout_path = stdout_path
-        self.stderr_path = stderr_path
+        self.stdout_path = output.with_name(output.name + ".out")
+        self.stderr_path = output.with_name(output.name + ".err")
         self.terminal = terminal
         """The master side of its terminal (a descriptor), if it was started with one."""
 
@@ -129,33 +92,42 @@ class Process:
         wait_until(printed, f"{text!r} of {' '.join(self.argv)}", timeout_s)
 
     def kill(self) -> None:
-        """Ends it with SIGKILL and waits for that."""
-        self._popen.kill()
-        self._popen.wait()
+        """Ends it, and what it has started in its process group, with SIGKILL; waits for its end."""
+        if self.status is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._popen.wait()
 
     def write(self, text: str) -> None:
         """Types on its terminal; the character \\x03 is Ctrl-C, \\x1a Ctrl-Z, \\x04 the end of input."""
-        if self.terminal is None:
-            raise LabError(f"was started without tty=True: {self.describe()}")
-        os.write(self.terminal, text.encode())
+        os.write(self._terminal(), text.encode())
 
     def read_terminal(self, until: str, timeout_s: float) -> str:
         """What the terminal showed up to and with `until`. Raises LabError when it did not come in `timeout_s`."""
-        if self.terminal is None:
-            raise LabError(f"was started without tty=True: {self.describe()}")
-        seen, end = "", time.monotonic() + timeout_s
+        terminal, seen, end = self._terminal(), "", time.monotonic() + timeout_s
         while until not in seen:
-            if not select.select([self.terminal], [], [], max(0.0, end - time.monotonic()))[0]:
+            if not select.select([terminal], [], [], max(0.0, end - time.monotonic()))[0]:
                 raise LabError(f"no {until!r} on the terminal within {timeout_s:g} s, but {seen!r}")
             try:
-                seen += os.read(self.terminal, 4096).decode(errors="surrogateescape")
+                seen += os.read(terminal, 4096).decode(errors="surrogateescape")
             except OSError:  # EIO: the last process on the other side is gone
                 raise LabError(f"the terminal was closed before {until!r}, after {seen!r}") from None
         return seen
 
+    def hang_up(self) -> None:
+        """Closes its terminal, as when a connection is lost: its session gets SIGHUP."""
+        if self.terminal is not None:
+            os.close(self.terminal)
+            self.terminal = None
+
     def describe(self) -> str:
         """The command and the end of its output, for messages."""
         return f"{' '.join(self.argv)}\n{tail(self.stdout_path)}{tail(self.stderr_path)}"
+
+    def _terminal(self) -> int:
+        if self.terminal is None:
+            raise LabError(f"has no terminal: {self.describe()}")
+        return self.terminal
 
 
 def start(
@@ -178,44 +150,39 @@ def start(
     `inside` says whose namespaces it runs in, as `uid` and `gid`; `born_in`, whose PID namespace only. Descriptors of
     ours are closed for it but for `keep_fds`. Raises LabError when it cannot be started.
     """
-    prefix: list[str] = []
-    if inside is not None:
-        prefix = _entry(inside, uid, gid, cwd, ["setsid", "--ctty"] if tty else [])
+    terminal, theirs = _new_terminal() if tty else (None, None)
+    process_of = inside or born_in
+    command = [*(_entry(inside, uid, gid, cwd, tty) if inside else []), *argv]
     out_path, err_path = output.with_name(output.name + ".out"), output.with_name(output.name + ".err")
-    terminal, theirs = os.openpty() if tty else (None, None)
     with (
         out_path.open("wb") as out,
         err_path.open("wb") as err,
         _input(text_in, stdin_fd, output) as in_fd,
-        _born_in(inside or born_in),
+        process_of.children() if process_of else nullcontext(),
     ):
         try:
             popen = subprocess.Popen(
-                [*prefix, *argv],
+                command,
                 stdin=in_fd if theirs is None else theirs,
                 stdout=out if theirs is None else theirs,
                 stderr=err if theirs is None else theirs,
                 env=None if env is None else dict(env),
-                cwd=cwd if inside is None else None,
                 start_new_session=not tty,  # setsid(1) would fork if it led a session already
                 pass_fds=keep_fds,
             )
         except OSError as error:
-            raise LabError(f"cannot start {(prefix or argv)[0]}: {error.strerror}") from error
+            raise LabError(f"cannot start {command[0]}: {error.strerror}") from error
         finally:
             if theirs is not None:
                 os.close(theirs)
-    process = Process(popen, out_path, err_path, terminal)
-    process.argv = tuple(argv)
-    born = inside or born_in
-    if born is not None:
-        born.started.append(process)
-    return process
+    if process_of is not None:
+        process_of.started.append(popen)
+    return Process(popen, argv, output, terminal)
 
 
 def call(argv: Sequence[str], inside: Namespaces, *, uid: int, gid: int, env: Mapping[str, str], cwd: str) -> int:
     """Runs a program inside on our own terminal and returns its status."""
-    with _born_in(inside):
+    with inside.children():
         popen = subprocess.Popen([*_entry(inside, uid, gid, cwd), *argv], env=dict(env))
     while True:
         try:
@@ -236,7 +203,7 @@ def run_here(argv: Sequence[str], *, text_in: str = "", env_add: Mapping[str, st
     return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
 
 
-def wait_until(done: Callable[[], bool], what: str, timeout_s: float, pause_s: float = 0.01) -> None:
+def wait_until(done: Callable[[], object], what: str, timeout_s: float, pause_s: float = 0.01) -> None:
     """Waits until `done()` is true. Raises LabError naming `what` when it is not after `timeout_s`."""
     end = time.monotonic() + timeout_s
     while not done():
@@ -253,24 +220,17 @@ def tail(path: Path, lines: int = 20) -> str:
         return ""
 
 
-def _entry(inside: Namespaces, uid: int, gid: int, cwd: str, middle: Sequence[str] = ()) -> list[str]:
+def _entry(inside: Namespaces, uid: int, gid: int, cwd: str, tty: bool = False) -> list[str]:
+    """What goes before a program inside, each word of it replaced by the next: no process stays between."""
     user = [] if uid == 0 else [f"--setuid={uid}", f"--setgid={gid}"]
     # env(1) changes the directory after the entry; nsenter would open it on this side.
-    return [*inside.enter_argv(), *user, *middle, "env", f"--chdir={cwd}"]
+    return [*inside.entry(), *user, *(["setsid", "--ctty"] if tty else []), "env", f"--chdir={cwd}"]
 
 
-def _tool(name: str) -> str:
-    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-    if found is None:
-        raise LabError(f"{name} is missing")
-    return found
-
-
-def _pid_namespace(pid: int, kind: str) -> int | None:
-    try:
-        return Path(f"/proc/{pid}/ns/{kind}").stat().st_ino
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None  # ended, or not of this lab
+def _new_terminal() -> tuple[int, int]:
+    terminal, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, _TERMINAL_SIZE)
+    return terminal, theirs
 
 
 @contextmanager
@@ -287,32 +247,3 @@ def _input(text: str | None, fd: int | None, output: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-@contextmanager
-def _born_in(inside: Namespaces | None) -> Iterator[None]:
-    """Lets the children that this thread starts meanwhile be born in that PID namespace."""
-    if inside is None:
-        yield
-        return
-    own = os.open("/proc/thread-self/ns/pid", os.O_RDONLY)
-    try:
-        other = os.open(f"/proc/{inside.holder}/ns/pid_for_children", os.O_RDONLY)
-    except FileNotFoundError:
-        os.close(own)
-        raise LabError("the host is off") from None
-    try:
-        _setns(other)
-        try:
-            yield
-        finally:
-            _setns(own)
-    finally:
-        os.close(other)
-        os.close(own)
-
-
-def _setns(fd: int) -> None:
-    # os.setns exists from Python 3.12 on.
-    if _LIBC.setns(fd, _CLONE_NEWPID) != 0:
-        raise LabError(f"setns: {os.strerror(ctypes.get_errno())}: the lab needs root")

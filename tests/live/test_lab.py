@@ -87,7 +87,7 @@ def test_run_tells_of_failure_and_ends_what_takes_too_long(lab: Cluster) -> None
     assert "the reason" in str(failed.value)
     with pytest.raises(LabError, match="still runs after"):
         lab.run(["sleep", "4711"], timeout_s=0.2)
-    assert not any("4711" in command for command in lab.processes("login").values())
+    assert not running(lab, "login", "sleep 4711")
     with pytest.raises(LabError, match="no such user"):
         lab.run(["true"], user="mallory")
     assert lab.run(["cat"], text_in="a line\n").stdout == "a line\n"
@@ -107,28 +107,30 @@ def test_signals_reach_the_program(lab: Cluster) -> None:
     assert process.wait(5) == -signal.SIGKILL
 
 
-def test_terminal(lab: Cluster) -> None:
+def test_terminal_through_srun(lab: Cluster) -> None:
     process = lab.start(["srun", "-w", "n1", "--pty", "bash", "--norc"], tty=True)
-    process.write("echo $((6*7)) $(tty)\n")
-    assert "42 /dev/pts/" in process.read_terminal("42 /dev/pts/", 10)
+    process.write("echo $((6*7)) $(tty) $(stty size)\n")
+    assert " 24 80" in process.read_terminal("42 /dev/pts/0 24 80", 10)
     process.write("sleep 1001\n")
-    wait_until(lambda: any("sleep 1001" in line for line in lab.processes("n1").values()), "sleep runs", 5)
+    wait_until(lambda: running(lab, "n1", "sleep 1001"), "sleep runs", 5)
     process.write("\x03")
-    wait_until(lambda: not any("sleep 1001" in line for line in lab.processes("n1").values()), "sleep ended", 5)
+    wait_until(lambda: not running(lab, "n1", "sleep 1001"), "sleep has ended", 5)
     process.write("exit 9\n")
     assert process.wait(10) == 9
 
 
 def test_terminal_stops_and_continues_a_program(lab: Cluster) -> None:
     process = lab.start(["bash", "--norc", "-i"], tty=True)
-    process.write("sleep 1000\n")
-    wait_until(lambda: any("sleep 1000" in line for line in lab.processes("login").values()), "sleep runs", 5)
+    process.write("sleep 1002\n")
+    wait_until(lambda: running(lab, "login", "sleep 1002"), "sleep runs", 5)
+    (pid,) = running(lab, "login", "sleep 1002")
     process.write("\x1a")
-    assert "Stopped" in process.read_terminal("Stopped", 5)
+    wait_until(lambda: state(pid) == "T", "sleep is stopped", 5)
     process.write("fg\n")
-    process.read_terminal("sleep 1000", 5)
-    process.write("\x03exit\n")
-    process.wait(5)
+    wait_until(lambda: state(pid) == "S", "sleep goes on", 5)
+    process.hang_up()
+    assert process.wait(5) != 0
+    wait_until(lambda: state(pid) is None, "sleep has ended with its terminal", 5)
 
 
 def test_power_cut_is_silent_and_the_node_comes_back() -> None:
@@ -269,7 +271,7 @@ def test_nothing_lives_on_when_the_owner_is_killed() -> None:
         assert len(pids) > 10
         assert Path(path) in living()
         owner.kill()
-    wait_until(lambda: not any(runs(int(pid)) for pid in pids), "all processes of the lab are gone", 10)
+    wait_until(lambda: not any(state(int(pid)) for pid in pids), "all processes of the lab are gone", 10)
     wait_until(lambda: Path(path) not in living(), "the lock is free", 10)
     remove_stale()
     assert not Path(path).exists()
@@ -315,8 +317,14 @@ def machine() -> dict[str, object]:
     }
 
 
-def runs(pid: int) -> bool:
+def running(lab: Cluster, host: str, command: str) -> list[int]:
+    return [pid for pid, line in lab.processes(host).items() if line.strip() == command]
+
+
+def state(pid: int) -> str | None:
+    """The letter that ps(1) shows for a process; None when it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return None
+    return None if letter == "Z" else letter
