@@ -15,6 +15,8 @@ SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed)
 help:
 	@echo 'make build    compile the plugin and its bridge, prepare the Python environment, in build/'
 	@echo 'make install  build, and install under PREFIX=$(PREFIX)'
+	@echo 'make demo     as root: install what is missing, build, and let a training job lose a node in a Slurm cluster on'
+	@echo '              this machine; FAULT=node, gpu, link, batch-host or application'
 	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
 	@echo 'make clean    remove build/'
 	@echo 'settings:     PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON)'
@@ -73,6 +75,14 @@ locked-install: locked-build
 	@$(call put,644,$(BUILD)/stepguard.so,$(TO)/lib/slurm/stepguard.so)
 	@echo 'stepguard is installed in $(TO); to switch it on: $(PREFIX)/share/stepguard/slurm-conf-examples/plugstack.conf'
 
+# -- demo -------------------------------------------------------------------------------------------------------------
+
+FAULT ?= node
+
+demo:
+	@tests/install_packages.sh
+	@PYTHONPATH=tests $(PYTHON) -m demo $(FAULT)
+
 # -- lint -------------------------------------------------------------------------------------------------------------
 
 .venv/ready: pyproject.toml
@@ -89,5 +99,5 @@ lint: .venv/ready
 clean:
 	rm -rf build
 
-.PHONY: help build install locked-build locked-install lint clean
+.PHONY: help build install locked-build locked-install demo lint clean
 .DELETE_ON_ERROR:

@@ -7,6 +7,7 @@ Exit status 0: the story went as told. 1: it did not, or the lab could not. 130:
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from types import FrameType
@@ -27,11 +28,12 @@ def main() -> int:
     """Tells the story that the command line names; the exit status."""
     parser = argparse.ArgumentParser(prog="make demo", description="A guarded training step meets a real fault.")
     parser.add_argument("fault", nargs="?", default="node", choices=STORIES)
+    story = STORIES[parser.parse_args().fault]
     for number in _INTERRUPTS:
         signal.signal(number, _interrupt)
     screen = Screen()
     try:
-        closing = _play(STORIES[parser.parse_args().fault], screen)
+        closing = _play(story, screen)
     except KeyboardInterrupt:
         screen.say("demo", "interrupted; the lab is gone")
         return 130
@@ -45,6 +47,8 @@ def main() -> int:
 
 def _play(story: Story, screen: Screen) -> str:
     """Builds, starts the lab, submits, and plays; the closing lines. The lab is gone when it returns or raises."""
+    if os.geteuid() != 0:
+        raise LabError("the lab makes namespaces and mounts: run this as root")
     screen.say("demo", f"the story: {story.plot}")
     screen.say("demo", "make install PREFIX=/opt/stepguard DESTDIR=build/product (the first time takes a minute)")
     prefix = product()

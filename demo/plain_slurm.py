@@ -38,8 +38,8 @@ def after_link(total_s: float) -> str:
     return "\n".join(
         (
             after_node(total_s),
-            f"A cut cable looks the same to Slurm: at SlurmdTimeout=10 the node is DOWN {_CUT_AT_10_S} s after a cut and",
-            f"{_DOWN_AT_10_S} s after a power-off.",
+            f"A cut cable looks the same to Slurm: at SlurmdTimeout=10 the node is DOWN {_CUT_AT_10_S} s after a cut",
+            f"and {_DOWN_AT_10_S} s after a power-off.",
         )
     )
 
@@ -52,9 +52,9 @@ def after_batch_host(total_s: float) -> str:
             f"  {_DOWN_S:14} s    the node is DOWN and the job requeued at the default SlurmdTimeout=300 (one run)",
             f"  {_DOWN_AT_10_S:14} s    the same at SlurmdTimeout=10, as in this story (median of four runs)",
             f"  {_AGAIN_S:14} s    more: the batch script starts again, at the default cred_expire=120 (two runs)",
-            f"The {total_s:.1f} s above are Slurm's, at SlurmdTimeout=10 and cred_expire=5: it starts a requeued job again only",
-            "when the dead node is DOWN and old credentials have expired. What stepguard adds here: the lost host is",
-            "left out, the attempts are counted on, and their limits hold across the requeue.",
+            "Little is gained in time: also here Slurm starts a requeued job again only when the dead node is DOWN and",
+            f"old credentials have expired; that is most of the {total_s:.1f} s. What is gained: the lost host is left",
+            "out, the attempts are counted on, and their limits hold across the requeue.",
         )
     )
 

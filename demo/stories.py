@@ -51,10 +51,8 @@ def _trains_again(stage: Stage, lost: str, within_s: float) -> float:
 def _closing(stage: Stage, phases: list[Phase], plain: Callable[[float], str]) -> str:
     total_s = sum(phase.seconds for phase in phases)
     attempt = stage.training.attempts[1]
-    return (
-        f"The training went on from its checkpoint of step {attempt.from_step} on {attempt.nodes}. Where the time went:\n"
-        f"{table(phases)}\n\n{plain(total_s)}"
-    )
+    went_on = f"The training went on from its checkpoint of step {attempt.from_step} on {attempt.nodes}."
+    return f"{went_on} Where the time went:\n{table(phases)}\n\n{plain(total_s)}"
 
 
 def _spare_takes_over(stage: Stage, lost: str, plain: Callable[[float], str]) -> str:
@@ -132,18 +130,18 @@ def _tasks(stage: Stage, host: str) -> list[int]:
 
 
 STORIES = {
-    "node": Story("one of its nodes loses its power; the step goes on on the spare one", node),
-    "gpu": Story("a GPU dies under a rank, and the training hangs; the step goes on on the spare node", gpu),
+    "node": Story("one of its nodes loses its power; the step goes on on the spare one.", node),
+    "gpu": Story("a GPU dies under a rank, and the training hangs; the step goes on on the spare node.", gpu),
     "link": Story(
-        "a node's cable is cut, and mended later; the step goes on without it", link, f"--steps 900 {_PAUSED}"
+        "a node's cable is cut, and mended later; the step goes on without it.", link, f"--steps 900 {_PAUSED}"
     ),
     "batch-host": Story(
-        "the node of the batch script dies; the job is requeued and goes on elsewhere. Slurm's own timeouts are short "
-        "in this lab (SlurmdTimeout=10, cred_expire=5), or you would wait for minutes",
+        "the node of the batch script dies; the job is requeued and goes on elsewhere.\n"
+        "Slurm's own timeouts are short in this lab (SlurmdTimeout=10, cred_expire=5), or you would wait for minutes.",
         batch_host,
         slurm_conf={"SlurmdTimeout": "10", "AuthInfo": "cred_expire=5"},
     ),
     "application": Story(
-        "the program fails by itself; it is not resumed", application, f"--steps 450 --fail-at 130 {_PAUSED}"
+        "the program fails by itself; it is not resumed.", application, f"--steps 450 --fail-at 130 {_PAUSED}"
     ),
 }

@@ -149,15 +149,15 @@ def right(weights: list[Array], inputs: Array, classes: Array) -> float:
     return float(np.sum((logits > 0) == (classes > 0.5)))
 
 
-def train(group: Group, steps: int, path: Path, every: int, pause_s: float) -> tuple[float, float]:
-    """Trains to `steps`; the mean loss over all ranks' data before the last step, and the accuracy after it."""
+def train(group: Group, options: argparse.Namespace) -> tuple[float, float]:
+    """Trains to the last step; the mean loss over all ranks' data before it, and the accuracy after it."""
     points, classes = spirals(group.rank, group.size)
     inputs = features(points)
-    step, weights = load(path, inputs.shape[1])
+    step, weights = load(options.checkpoint, inputs.shape[1])
     first, loss = step + 1, float("nan")
     say = _speaker(group.rank)
     say(f"starts at step {step} on {os.environ.get('SLURM_STEP_NODELIST', 'this host')}")
-    while step < steps:
+    while step < options.steps:
         local, local_loss = gradients(weights, inputs, classes)
         total = group.sum(np.concatenate([*(g.ravel() for g in local), [local_loss, float(len(points))]]))
         count, loss = total[-1], total[-2] / total[-1]
@@ -165,12 +165,14 @@ def train(group: Group, steps: int, path: Path, every: int, pause_s: float) -> t
         weights[0] = weights[0] - LEARNING_RATE * total[:at].reshape(weights[0].shape) / count
         weights[1] = weights[1] - LEARNING_RATE * total[at:-2].reshape(weights[1].shape) / count
         step += 1
+        if step == options.fail_at and group.rank == group.size - 1:
+            raise RuntimeError(f"CUDA error: an illegal memory access was encountered (step {step})")
         if step == first:
             say(f"all {group.size} ranks train: step {step}")
-        if group.rank == 0 and step % every == 0:
-            save(path, step, weights)
+        if group.rank == 0 and step % options.every == 0:
+            save(options.checkpoint, step, weights)
             say(f"checkpoint of step {step:4d}, loss {loss:.4f}")
-        time.sleep(pause_s)
+        time.sleep(options.pause)
     rightly, count = group.sum(np.array([right(weights, inputs, classes), float(len(points))]))
     return loss, rightly / count
 
@@ -190,13 +192,14 @@ def main() -> int:
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--every", type=int, default=50, help="steps between checkpoints")
     parser.add_argument("--pause", type=float, default=0.02, metavar="SECONDS", help="what a real step would take")
-    parser.add_argument("--fail-at", type=int, default=0, metavar="STEP", help="raise an error after this step")
+    parser.add_argument("--fail-at", type=int, default=0, metavar="STEP", help="the last rank raises an error then")
     options = parser.parse_args()
     rank, size = int(os.environ.get("SLURM_PROCID", "0")), int(os.environ.get("SLURM_NTASKS", "1"))
     group = Group(rank, size, os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500")))
-    loss, accuracy = train(group, options.fail_at or options.steps, options.checkpoint, options.every, options.pause)
-    if options.fail_at:
-        raise RuntimeError(f"CUDA error: an illegal memory access was encountered (step {options.fail_at})")
+    try:
+        loss, accuracy = train(group, options)
+    except ConnectionError as error:
+        sys.exit(f"rank {rank}: {error}")
     if rank == 0:
         print(f"done: {options.steps} steps, loss {loss:.4f}, {accuracy:.1%} of the points told apart", flush=True)
     return 0
