@@ -157,7 +157,8 @@ class Commands:
         return sorted(set(listed.split()), key=int)
 
     def requeue(self, job_id: str) -> None:
-        self._ask("scontrol", "requeue", self._address(job_id))
+        # Without "Incomplete" a job that has ended meanwhile would run once more.
+        self._ask("scontrol", "requeue", "Incomplete", self._address(job_id))
 
     def _update(self, job_id: str, change: str) -> None:
         self._ask("scontrol", "update", f"JobId={self._address(job_id)}", change)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from stepguard.slurm.hostlist import fold
 from stepguard.slurm.records import Job
+from stepguard.slurm.text import cpus_per_node
 
 # What carries our option from sbatch, salloc or an outer srun to the sruns inside ends so, behind several prefixes.
 _OWN_OPTION = "_SLURM_SPANK_OPTION_stepguard_auto_resume"
@@ -31,10 +32,9 @@ def rebuilt(environment: Mapping[str, str], job: Job, step_num_nodes: int | None
     new["SLURM_JOB_NODELIST"] = new["SLURM_NODELIST"] = fold(job.nodes)
     new["SLURM_JOB_NUM_NODES"] = new["SLURM_NNODES"] = num_nodes
     new.pop("SLURM_TASKS_PER_NODE", None)
-    if job.cpus_per_node:
-        new["SLURM_JOB_CPUS_PER_NODE"] = job.cpus_per_node
-    else:
-        new.pop("SLURM_JOB_CPUS_PER_NODE", None)
+    cpus = job.cpus_per_node or _as_many_each(new.pop("SLURM_JOB_CPUS_PER_NODE", ""), len(job.nodes))
+    if cpus:
+        new["SLURM_JOB_CPUS_PER_NODE"] = cpus
     tasks_per_node = environment.get("SLURM_NTASKS_PER_NODE", "")
     old_num_nodes = environment.get("SLURM_JOB_NUM_NODES", "")
     if step_num_nodes is not None and tasks_per_node.isdigit() and old_num_nodes.isdigit():
@@ -43,3 +43,9 @@ def rebuilt(environment: Mapping[str, str], job: Job, step_num_nodes: int | None
             if new.get(name) == derived:
                 new[name] = str(int(tasks_per_node) * step_num_nodes)
     return new
+
+
+def _as_many_each(old: str, num_nodes: int) -> str:
+    """ "4(x3)" → "4(x2)" for two nodes, "" where the nodes had not all the same."""
+    each = old.partition("(")[0]
+    return cpus_per_node([int(each)] * num_nodes) if each.isdigit() and "," not in old else ""

@@ -115,9 +115,10 @@ def _has_gres(record: dict[str, Any]) -> bool:
 
 
 def _allocation(record: dict[str, Any]) -> dict[str, int]:
-    """CPUs by node; 22.05 does not say."""
-    allocated = (record.get("job_resources") or {}).get("nodes")
-    if not isinstance(allocated, dict):
+    """CPUs by node; 22.05 does not say, and with --threads-per-core what is said is not what the job counts."""
+    resources = record.get("job_resources") or {}
+    allocated = resources.get("nodes")
+    if not isinstance(allocated, dict) or _number(resources.get("threads_per_core")) is not None:
         return {}
     return {node["name"]: int(node["cpus"]["count"]) for node in allocated.get("allocation", [])}
 

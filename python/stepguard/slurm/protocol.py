@@ -68,9 +68,9 @@ class SlurmClient(Protocol):
         """Ids of the user's jobs of exactly this name that have not ended, in ascending order."""
 
     def requeue(self, job_id: str) -> None:
-        """Stops a batch job and puts it back in the queue, under its own id.
+        """Stops a batch job and puts it back in the queue, under its own id. One that has ended stays ended.
 
-        Whether it may start again at once is the job's own matter (sbatch --requeue=expedite, since 25.11).
+        From 25.11 on a job submitted with --requeue=expedite goes to the head of the queue; nothing else asks for that.
         """
 
     def exclude_nodes(self, job_id: str, nodes: Iterable[str]) -> None:

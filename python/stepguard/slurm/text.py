@@ -62,7 +62,7 @@ def job(output: str, now_s: float) -> Job:
         time_left_s=end_time - now_s if end_time is not None and state in HAS_TIME_LEFT else None,
         end_time=end_time,
         num_cpus=int(_field(head["NumNodes"], "NumCPUs")),
-        cpus_per_node=_cpus_per_node(details, nodes),
+        cpus_per_node=_cpus_per_node(head["NumNodes"], details, nodes),
         stepmgr=bool(re.search(r"^ {3}StepMgrEnabled=Yes", output, re.MULTILINE)),
         het_job_id=ids[4] or "",
         array_job_id=ids[2] or "",
@@ -187,7 +187,10 @@ def _has_gres(output: str, head: dict[str, str], details: str) -> bool:
     return bool(re.search(r"^ {3}TresPer\w+=.*gres[:/]", output, re.MULTILINE))
 
 
-def _cpus_per_node(details: str, names: tuple[str, ...]) -> str:
+def _cpus_per_node(requested: str, details: str, names: tuple[str, ...]) -> str:
+    # With --hint=nomultithread or --threads-per-core the job counts less than the CPU_IDs that it holds.
+    if not _field(requested, "ReqB:S:C:T").endswith(":*"):
+        return ""
     cpus: dict[str, int] = {}
     for where, ids in re.findall(r"^ {5}Nodes=(\S+) CPU_IDs=([\d,-]*) ", details, re.MULTILINE):
         spans = [span.partition("-") for span in ids.split(",") if span]

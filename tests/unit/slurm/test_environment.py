@@ -34,8 +34,11 @@ def test_nodes_are_those_of_the_job() -> None:
     }
 
 
-def test_unknown_cpus_are_not_told() -> None:
-    assert "SLURM_JOB_CPUS_PER_NODE" not in rebuilt(BEFORE, JOB._replace(cpus_per_node=""))
+def test_unknown_cpus_are_those_of_before_where_all_nodes_had_as_many() -> None:
+    unknown = JOB._replace(cpus_per_node="")
+    assert rebuilt(BEFORE, unknown)["SLURM_JOB_CPUS_PER_NODE"] == "1(x2)"
+    assert "SLURM_JOB_CPUS_PER_NODE" not in rebuilt({**BEFORE, "SLURM_JOB_CPUS_PER_NODE": "3,1(x2)"}, unknown)
+    assert "SLURM_JOB_CPUS_PER_NODE" not in rebuilt({"PATH": "/bin"}, unknown)
 
 
 def test_number_of_tasks_stays_the_users() -> None:

@@ -90,6 +90,11 @@ def test_pending_job(release: str) -> None:
     assert (job.nodes, job.batch_host, job.cpus_per_node, job.time_left_s) == ((), "", "", None)
 
 
+def test_stepmgr_and_threads() -> None:
+    job = text.job(recorded("26.05", "show-job-stepmgr"), 0)
+    assert (job.stepmgr, job.num_cpus, job.cpus_per_node) == (True, 4, "")
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_task_of_an_array(release: str) -> None:
     job = text.job(recorded(release, "show-job-array-task"), 0)
