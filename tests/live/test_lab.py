@@ -214,6 +214,14 @@ def test_configuration_changes() -> None:
         assert lab.run(["srun", "--immediate=5", "cat", "/etc/slurm/plugstack.conf"]).stdout == ""
 
 
+def test_main_partition_preempts_the_low_one_when_configured() -> None:
+    with Cluster(nodes=1, slurm_conf={"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"}) as lab:
+        lab.run(["sbatch", "-p", "low", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 60"])
+        wait_until(lambda: lab.run(["squeue", "-h", "-o", "%T"]).stdout == "RUNNING\n", "low job runs", 15, 0.1)
+        assert lab.run(["srun", "--exclusive", "hostname"]).stdout == "n1\n"
+        assert "Restarts=1" in lab.run(["scontrol", "show", "job"]).stdout
+
+
 def test_prefix_is_shown_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "file").write_text("shown\n")
