@@ -26,7 +26,8 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> int:
     """Tells the story that the command line names; the exit status."""
-    parser = argparse.ArgumentParser(prog="make demo", description="A guarded training step meets a real fault.")
+    usage = f"make demo [FAULT={'|'.join(STORIES)}]"
+    parser = argparse.ArgumentParser(usage=usage, description="A guarded training step meets a real fault.")
     parser.add_argument("fault", nargs="?", default="node", choices=STORIES)
     story = STORIES[parser.parse_args().fault]
     for number in _INTERRUPTS:
