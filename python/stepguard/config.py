@@ -31,6 +31,14 @@ def _list_of(*default: str, allowed: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"allowed": allowed})
 
 
+def _patterns(*default: str) -> Any:
+    return field(default=default, metadata={"patterns": True})
+
+
+def _absolute_path(default: str) -> Any:
+    return field(default=default, metadata={"absolute": True})
+
+
 STRATEGIES = ("spare", "expand", "wait", "shrink", "requeue")
 
 
@@ -66,11 +74,11 @@ class Resume:
     # Less time than this left in the job is not worth a resume.
     min_time_left_s: float = _at_least(0, 60.0)
     # A drained node counts as faulty when its reason matches one of these (regular expressions, no case).
-    hardware_reasons: tuple[str, ...] = _list_of(
+    hardware_reasons: tuple[str, ...] = _patterns(
         r"\bAction:(Replace|Reboot)\b", r"\bxid\b", r"\becc\b", r"\bgpu\b", r"\bnvlink\b", r"hardware"
     )
     # Written by an administrator, a health check or a test on a node: "replace: why" or "reboot: why".
-    fault_file: str = "/run/stepguard/fault"
+    fault_file: str = _absolute_path("/run/stepguard/fault")
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,8 @@ def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
         for item in value:
             if allowed and item not in allowed:
                 raise ConfigError(f"bad value {item!r}", where, "allowed: " + ", ".join(allowed))
+            if key.metadata.get("patterns"):
+                _check_pattern(item, where)
         return tuple(value)
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
@@ -165,4 +175,15 @@ def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
         raise ConfigError(f"bad value {value!r}", where, "allowed: " + ", ".join(allowed))
     if minimum is not None and not minimum <= value < float("inf"):
         raise ConfigError(f"bad value {value!r}", where, f"at least {minimum:g} is needed")
+    if key.metadata.get("absolute") and not value.startswith("/"):
+        raise ConfigError(f"bad value {value!r}", where, "an absolute path is needed")
     return value
+
+
+def _check_pattern(text: str, where: str) -> None:
+    import re
+
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"bad value {text!r}", where, f"a regular expression is needed: {error}") from error

@@ -40,6 +40,8 @@ def test_values_are_read_and_whole_numbers_do_for_seconds() -> None:
         ("[resume]\nresume_network = 1", ["bool is needed"]),
         ('[resume]\nstrategies = ["spare", "splace"]', ["splace", "allowed: spare"]),
         ('[resume]\nstrategies = "spare"', ["list of strings"]),
+        ('[resume]\nhardware_reasons = ["xid", "("]', ["hardware_reasons", "'('", "a regular expression is needed"]),
+        ('[resume]\nfault_file = ""', ["fault_file", "''", "an absolute path is needed"]),
         ('[slurm]\nform = "cli"', ["'cli'", "allowed: auto, commands, pyslurm"]),
         ("resume = 3", ["a section is needed", "[resume]"]),
         ("[resume", ["not TOML"]),
