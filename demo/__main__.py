@@ -38,6 +38,9 @@ def main() -> int:
     except KeyboardInterrupt:
         screen.say("demo", "interrupted; the lab is gone")
         return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: nothing to flush at the end
+        return 1
     except (LabError, StoryError) as error:
         notes = getattr(error, "__notes__", [])
         print("\n".join([*notes, f"demo: {error}"]), file=sys.stderr)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -16,6 +17,8 @@ class Screen:
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(errors="backslashreplace")  # a job may print anything, a log's encoding may be small
         self._colourful = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
     def say(self, source: str, text: str) -> None:
