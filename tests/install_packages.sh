@@ -24,11 +24,19 @@ main() {
 		return 1
 	fi
 	echo "installing by apt: $*"
+	log=$(mktemp)
+	trap 'rm -f "$log"' EXIT
 	forbid_services "$@"
+	if ! { run_apt "$@" && keep_services_off "$@"; } >"$log" 2>&1; then
+		cat "$log" >&2
+		echo "stepguard: packages were not installed: $*: see above" >&2
+		return 1
+	fi
+}
+
+run_apt() {
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get -qq update
-	apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 install "$@" >/dev/null
-	keep_services_off "$@"
+	apt-get -q update && apt-get -q -y --no-install-recommends -o Dpkg::Use-Pty=0 install "$@"
 }
 
 # Those of the packages that are not installed, one a line.
@@ -50,7 +58,7 @@ forbid_services() {
 		echo "stepguard: $policy lets packages start daemons: make it exit with 101, or install these: $*" >&2
 		exit 1
 	fi
-	trap 'rm -f $policy' EXIT
+	trap 'rm -f $policy "$log"' EXIT
 	trap 'exit 130' HUP INT TERM
 	printf '%s\n' '#!/bin/sh' "# Of $0, while that runs; if it does not, remove this file." \
 		"[ ! -d /proc/$$ ] || exit 101" >$policy
@@ -61,9 +69,9 @@ keep_services_off() {
 	command -v systemctl >/dev/null || return 0
 	for package; do
 		case $package in
-		mariadb-server) systemctl --quiet disable mariadb ;;
-		munge | slurmctld | slurmd | slurmdbd) systemctl --quiet disable "$package" ;;
-		esac
+		mariadb-server) systemctl disable mariadb ;;
+		munge | slurmctld | slurmd | slurmdbd) systemctl disable "$package" ;;
+		esac || return
 	done
 }
 
