@@ -18,7 +18,10 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(150)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    settings = {"SchedulerParameters": "permit_job_expansion,bf_interval=1", "AuthInfo": "cred_expire=5"}
+    settings = {
+        "SchedulerParameters": "permit_job_expansion,bf_interval=1,sched_interval=1",
+        "AuthInfo": "cred_expire=5",
+    }
     with Cluster(nodes=4, gpus_per_node=2, slurm_conf=settings) as cluster:
         share_package(cluster)
         yield cluster
@@ -193,6 +196,7 @@ def test_jobs_by_name(client: Client) -> None:
     assert client.jobs_named("stepguard-expand-71", "bob") == []
 
 
+@pytest.mark.parametrize("client", ["text"], indirect=True)
 def test_requeue_without_a_node(client: Client) -> None:
     job_id = submit(client, "sleep 300", "-N2", "--exclusive")
     bad = client.job(job_id).nodes[0]
@@ -244,6 +248,7 @@ def test_texts_of_the_owner_do_not_deceive(client: Client, field: str) -> None:
         assert (job.state, job.nodes, job.restart_count) == ("RUNNING", ("n1",), 0)
 
 
+@pytest.mark.parametrize("client", ["text"], indirect=True)
 def test_controller_is_away(client: Client) -> None:
     impatient = Client(client.lab, client.form, timeout_s=5)
     client.lab.stop_controller()
