@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from guarded import PLUGSTACK, Job, hosts_of, new_job, until
 from lab.cluster import Cluster
 from product import installed

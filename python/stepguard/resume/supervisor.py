@@ -32,10 +32,11 @@ _REQUEUED_S = 120.0
 # A restart of slurmctld in the middle of a decision is waited for.
 _CONTROLLER_S = 120.0
 _CONTROLLER_PAUSE_S = 2.0
-# slurmctld refuses a step ("Memory required by task is not available", 22.05) until it has freed the resources of
-# the one before; after a restart of slurmctld that took up to 3 s. An srun that ends so soon and never became a step
-# is tried again so often.
-_CREATION_S = 1.0
+# slurmctld refuses a step ("Memory required by task is not available", 22.05.8) until it has freed the resources of
+# the one before, which after a restart of slurmctld took up to 3 s. Such an srun is tried again so often. srun tells
+# its own failures from the program's by the status in SLURM_EXIT_ERROR (srun(1)).
+_EXIT_ERROR = "SLURM_EXIT_ERROR"
+_OWN_EXIT_ERROR = "121"
 _CREATION_TRIES = 6
 _CREATION_PAUSE_S = 1.0
 
@@ -55,6 +56,7 @@ class Supervisor:
     _cluster: ClusterConfig | None = None
     _interrupted_by: int | None = None
     _attempt: Attempt | None = None
+    _let_go: bool = True
     _stdio: Stdio = field(default_factory=Stdio.remember)
 
     def run(self) -> int:
@@ -98,6 +100,8 @@ class Supervisor:
         first = words is self.command.words
         environment = dict(self.environment) if first else rebuilt(self.environment, self.job)
         environment["STEPGUARD_ATTEMPT"] = str(number)
+        if not first:
+            environment.setdefault(_EXIT_ERROR, _OWN_EXIT_ERROR)
         self._journal.write("start", attempt=number, words=_printable(words))
         for tries_left in reversed(range(1 if first else _CREATION_TRIES)):
             attempt = self._attempt = self._new_attempt(words, environment)
@@ -106,11 +110,13 @@ class Supervisor:
                 if end.status == 0:
                     self._journal.write("end", attempt=number, status=0, ran_s=round(end.ran_s, 3))
                     return 0
-                if not tries_left or attempt.step is not None or end.ran_s > _CREATION_S or end.interrupted_by:
+                refused = attempt.step is None and str(end.status) == environment.get(_EXIT_ERROR)
+                if not refused or not tries_left or end.interrupted_by:
+                    end.status = 1 if refused else end.status
                     return self._after(number, attempt, end)
             finally:
                 attempt.stop_watch()
-            self.messages.info("no step came of that; Slurm may not have freed the old one yet, trying again")
+            self.messages.info("Slurm has not freed the resources of the old step yet, trying again")
             self._pause(_CREATION_PAUSE_S)
         raise AssertionError("the last try always decides")
 
@@ -166,11 +172,11 @@ class Supervisor:
         )
         if isinstance(choice.outcome, Requeued):
             return self._await_requeue()
-        let_go = attempt.end()
+        self._let_go = attempt.end()
         self._stdio.restore()
         if isinstance(choice.outcome, Placement):
             self.job = self.slurm.job(self.job.id)
-            if not let_go:
+            if not self._let_go:
                 await_old_processes(attempt, choice.outcome, self.config.resume.old_step_end_s, self.messages)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
             return next_words(self.command, choice.outcome)

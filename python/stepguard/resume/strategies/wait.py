@@ -38,7 +38,9 @@ class Wait:
 
     def carry_out(self, situation: Situation) -> Outcome:
         """Polls Slurm once a second; tells the user what is waited for."""
-        bound_s = min(situation.config.wait_s, situation.cluster.slurmd_timeout_s * _SHARE_OF_SLURMD_TIMEOUT)
+        bound_s = situation.config.wait_s
+        if situation.cluster.slurmd_timeout_s:  # 0: Slurm never gives a silent node up
+            bound_s = min(bound_s, situation.cluster.slurmd_timeout_s * _SHARE_OF_SLURMD_TIMEOUT)
         if situation.deadline_s is not None:
             bound_s = min(bound_s, situation.deadline_s)
         names = ",".join(situation.bad)
