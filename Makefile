@@ -17,6 +17,9 @@ help:
 	@echo 'make install  build, and install under PREFIX=$(PREFIX)'
 	@echo 'make demo     as root: install what is missing, build, and let a training job lose a node in a Slurm cluster on'
 	@echo '              this machine; FAULT=node, gpu, link, batch-host or application'
+	@echo 'make demo     a training job in a lab meets a fault: FAULT=node|gpu|link|batch-host|application'
+	@echo 'make test     lint, then all tests; installs what is missing; as root, or the live ones are left out'
+	@echo 'make test-releases  the live tests on other releases of Slurm: RELEASES=$(RELEASES)'
 	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
 	@echo 'make clean    remove build/'
 	@echo 'settings:     PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON)'
@@ -83,6 +86,25 @@ demo:
 	@tests/install_packages.sh
 	@PYTHONPATH=tests $(PYTHON) -m demo $(FAULT)
 
+# -- test -------------------------------------------------------------------------------------------------------------
+
+TESTS ?= tests
+# The tests of a lab mostly wait for Slurm; each has hosts, addresses and files of its own.
+PYTEST := .venv/bin/python -m pytest -q --numprocesses 4 --dist worksteal
+
+test: packages lint
+	@$(PYTEST) $(TESTS)
+
+test-releases: packages .venv/ready
+	@for release in $(RELEASES); do \
+	  PYTHONPATH=tests .venv/bin/python -m lab root $$release && \
+	  STEPGUARD_LAB_RELEASE=$$release $(PYTEST) tests/live || exit; done
+
+RELEASES ?= 24.11 26.05
+
+packages:
+	@tests/install_packages.sh
+
 # -- lint -------------------------------------------------------------------------------------------------------------
 
 .venv/ready: pyproject.toml
@@ -90,14 +112,14 @@ demo:
 	.venv/bin/python -m pip --quiet --no-input --disable-pip-version-check install --editable '.[dev]'
 	touch $@
 
-lint: .venv/ready
-	.venv/bin/ruff check
-	.venv/bin/ruff format --check
-	.venv/bin/mypy
-	git ls-files '*.sh' | xargs --no-run-if-empty shellcheck
+lint: packages .venv/ready
+	@.venv/bin/ruff check --quiet
+	@.venv/bin/ruff format --check --quiet
+	@.venv/bin/mypy
+	@git ls-files '*.sh' | xargs --no-run-if-empty shellcheck
 
 clean:
 	rm -rf build
 
-.PHONY: help build install locked-build locked-install demo lint clean
+.PHONY: help build install locked-build locked-install demo test test-releases packages lint clean
 .DELETE_ON_ERROR:
