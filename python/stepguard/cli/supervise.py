@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,13 +51,13 @@ def main(argv: Sequence[str]) -> int:
     except StepguardError as error:
         return _unguarded(words, str(error))
     except Exception:  # noqa: BLE001 - the process boundary: a fault of ours must not cost the user the step
-        return _unguarded(words, traceback.format_exc())
+        return _unguarded(words, _traceback())
     try:
         return supervisor.run()
     except Exception:  # noqa: BLE001 - the process boundary, as above
         if not supervisor.started:
-            return _unguarded(words, traceback.format_exc())
-        print(f"stepguard: this step is no longer guarded: {traceback.format_exc()}", file=sys.stderr, flush=True)
+            return _unguarded(words, _traceback())
+        print(f"stepguard: this step is no longer guarded: {_traceback()}", file=sys.stderr, flush=True)
         return supervisor.wait_unguarded()
 
 
@@ -113,6 +112,12 @@ def _prepare(words: list[str], command_at: int | None) -> Supervisor:
         inbox=SignalInbox(),
         messages=Messages(job.id),
     )
+
+
+def _traceback() -> str:
+    import traceback  # 4 ms that only a fault of ours needs
+
+    return traceback.format_exc()
 
 
 def _unguarded(words: list[str], why: str) -> int:

@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -35,7 +34,7 @@ class Claims:
     """The claims of one job's supervisors on this host."""
 
     def __init__(self, job_id: str, directory: Path | None = None) -> None:
-        base = directory or Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        base = directory or Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
         self._directory = base / f"stepguard-{os.getuid()}"
         self._path = self._directory / f"{job_id}.claims"
         self._me = f"{os.getpid()}:{_start_time(os.getpid())}"

@@ -8,11 +8,11 @@ numbers go on from it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ def directory(environment: Mapping[str, str], cluster: str, job_id: str) -> Path
 
 
 def step_key(words: Sequence[str]) -> str:
-    """Names a guarded step by its command line, which is the same again after a requeue."""
-    return hashlib.sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]
+    """Names a guarded step of a job by its command line, which is the same again after a requeue."""
+    return f"{zlib.crc32(chr(0).join(words).encode(errors='surrogateescape')):08x}"
 
 
 class Journal:
