@@ -33,6 +33,8 @@ class Stage:
         self.output: list[str] = []
         self.fault_at = 0.0
         """The Unix time just before the fault."""
+        self.saved_at_fault = 0
+        """The step of the last checkpoint then."""
 
     def look(self) -> None:
         """Shows what is new."""
@@ -76,6 +78,7 @@ class Stage:
         """Tells of the fault that the body makes, and remembers when."""
         self.look()
         self.screen.say("fault", text)
+        self.saved_at_fault = self.training.checkpoint
         self.fault_at = time.time()
         yield
 

@@ -37,10 +37,10 @@ def _train_for_a_while(stage: Stage) -> None:
 
 def _trains_again(stage: Stage, lost: str, within_s: float) -> float:
     """Waits for the second attempt and checks it; the Unix time since when all ranks train again."""
-    checkpoint = stage.training.checkpoint
     stage.until("all ranks train again", lambda: stage.training.trains(1), within_s)
     attempt = stage.training.attempts[1]
-    stage.check(attempt.from_step >= checkpoint, f"it goes on from step {checkpoint} at least", attempt.from_step)
+    saved = stage.saved_at_fault
+    stage.check(attempt.from_step >= saved, f"it goes on from step {saved} at least", attempt.from_step)
     stage.check(attempt.ranks == 3, "three ranks", attempt.ranks)
     nodes = stage.nodes(1)
     stage.check(lost not in nodes and len(nodes) == 3, f"three nodes without {lost}", nodes)
@@ -55,11 +55,11 @@ def _closing(stage: Stage, phases: list[Phase], plain: Callable[[float], str]) -
     return f"{went_on} Where the time went:\n{table(phases)}\n\n{plain(total_s)}"
 
 
-def _spare_takes_over(stage: Stage, lost: str, plain: Callable[[float], str]) -> str:
+def _ends_on_the_spare(stage: Stage, again_at: float, plain: Callable[[float], str]) -> str:
     """The end of all stories in which the job has a spare node for the step."""
-    again_at = _trains_again(stage, lost, 60)
     stage.until_ended("COMPLETED")
     stage.check(stage.training.done > 0, "the training is done", "its last line is missing")
+    stage.check(list(stage.training.attempts) == [0, 1], "two attempts", list(stage.training.attempts))
     choice = next(record for record in stage.job.journal() if record["event"] == "choice")
     stage.check(choice["strategy"] == "spare", "the spare node was taken", choice)
     return _closing(stage, resumed_in_place(stage.job.journal(), stage.fault_at, again_at), plain)
@@ -70,7 +70,7 @@ def node(stage: Stage) -> str:
     _train_for_a_while(stage)
     with stage.fault(f"power off {_VICTIM}: nobody on it says a last word"):
         stage.lab.power_off(_VICTIM)
-    return _spare_takes_over(stage, _VICTIM, plain_slurm.after_node)
+    return _ends_on_the_spare(stage, _trains_again(stage, _VICTIM, 60), plain_slurm.after_node)
 
 
 def gpu(stage: Stage) -> str:
@@ -83,7 +83,7 @@ def gpu(stage: Stage) -> str:
     with stage.fault(f"the administrator's health check writes /run/stepguard/fault on {_VICTIM}: {_XID}"):
         write = 'mkdir -p /run/stepguard && echo "$1" > /run/stepguard/fault'
         stage.lab.run(["sh", "-c", write, "sh", _XID], host=_VICTIM, user="root")
-    return _spare_takes_over(stage, _VICTIM, plain_slurm.after_gpu)
+    return _ends_on_the_spare(stage, _trains_again(stage, _VICTIM, 60), plain_slurm.after_gpu)
 
 
 def link(stage: Stage) -> str:
@@ -99,10 +99,7 @@ def link(stage: Stage) -> str:
     stage.lab.heal_link(_VICTIM)
     stage.until("the old rank ends", lambda: not set(old) & stage.lab.processes(_VICTIM).keys(), 30)
     stage.screen.say("demo", f"the old rank on {_VICTIM} is gone")
-    closing = _spare_takes_over(stage, _VICTIM, plain_slurm.after_link)
-    attempt = stage.training.attempts[1]
-    stage.check(attempt.all_train_at == again_at and 2 not in stage.training.attempts, "one resume", "another one")
-    return closing
+    return _ends_on_the_spare(stage, again_at, plain_slurm.after_link)
 
 
 def batch_host(stage: Stage) -> str:
@@ -120,7 +117,7 @@ def application(stage: Stage) -> str:
     stage.until_ended("FAILED")
     told = [line for line in stage.output if line.startswith("[Auto Resume]") and "Not resumed: application" in line]
     stage.check(len(told) == 1, "one line says why it was not resumed", told)
-    stage.check(list(stage.training.attempts) == [0], "one attempt", stage.training.attempts)
+    stage.check(list(stage.training.attempts) == [0], "one attempt", list(stage.training.attempts))
     return f"The verdict, as its user reads it:\n  {told[0]}\n\n{plain_slurm.after_application()}"
 
 
