@@ -15,9 +15,8 @@ SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed)
 help:
 	@echo 'make build    compile the plugin and its bridge, prepare the Python environment, in build/'
 	@echo 'make install  build, and install under PREFIX=$(PREFIX)'
-	@echo 'make demo     as root: install what is missing, build, and let a training job lose a node in a Slurm cluster on'
-	@echo '              this machine; FAULT=node, gpu, link, batch-host or application'
-	@echo 'make demo     a training job in a lab meets a fault: FAULT=node|gpu|link|batch-host|application'
+	@echo 'make demo     a training job in a lab meets a fault: FAULT=node|gpu|link|batch-host|application; as root, installs'
+	@echo '              what is missing'
 	@echo 'make test     lint, then all tests; installs what is missing; as root, or the live ones are left out'
 	@echo 'make test-releases  the live tests on other releases of Slurm: RELEASES=$(RELEASES)'
 	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
@@ -82,8 +81,7 @@ locked-install: locked-build
 
 FAULT ?= node
 
-demo:
-	@tests/install_packages.sh
+demo: packages
 	@PYTHONPATH=tests $(PYTHON) -m demo $(FAULT)
 
 # -- test -------------------------------------------------------------------------------------------------------------
