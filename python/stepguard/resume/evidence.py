@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 
 from stepguard.config import Resume
 from stepguard.errors import SlurmError
@@ -18,13 +19,18 @@ _TURN_S = 0.02
 # slurmctld sends a step's end to accounting a moment later.
 _ACCOUNTING_S = 2.0
 _ACCOUNTING_PAUSE_S = 0.2
+_CONTROLLER_S = 120.0
+_CONTROLLER_PAUSE_S = 1.0
 _UNFINISHED = (None, "RUNNING", "PENDING", "COMPLETING", "")
 
 
 def gather(
-    slurm: SlurmClient, config: Resume, job: Job, attempt: Attempt, end: AttemptEnd
+    slurm: SlurmClient, config: Resume, job: Job, attempt: Attempt, end: AttemptEnd, pause: Callable[[float], bool]
 ) -> tuple[Evidence, Job | None]:
-    """The evidence on an attempt that did not end well, and the job as Slurm has it now (None: Slurm is silent)."""
+    """The evidence on an attempt that did not end well, and the job as Slurm has it now (None: Slurm is silent).
+
+    A slurmctld that is being restarted is waited for where hardware failed; `pause` waits, and says whether to go on.
+    """
     nodes = end.step_nodes or job.nodes
     findings = list(end.findings)
     try:
@@ -33,7 +39,10 @@ def gather(
         return Evidence(end.status, interrupted_by=end.interrupted_by, blind=True), None
     if not findings:
         findings += _ask_nodes(watch, nodes, config)
-    job_now, states, blind = _ask_slurm(slurm, job, nodes)
+    job_now, states = _ask_slurm(slurm, job, nodes)
+    end_s = time.monotonic() + _CONTROLLER_S
+    while job_now is None and findings and time.monotonic() < end_s and pause(_CONTROLLER_PAUSE_S):
+        job_now, states = _ask_slurm(slurm, job, nodes)
     findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
     ended_by_us = bool(end.findings)
     step_state = None
@@ -48,7 +57,7 @@ def gather(
         time_left_s=job_now.time_left_s if job_now else None,
         flapped=tuple(name for name in watch.pulse.flapped() if name in nodes),
         ended_by_us=ended_by_us,
-        blind=blind and watch.fileno() is None,
+        blind=job_now is None and watch.fileno() is None,
     )
     return evidence, job_now
 
@@ -69,11 +78,11 @@ def _ask_nodes(watch: WatchStep, nodes: tuple[str, ...], config: Resume) -> list
     return [lost_finding(name) for name in lost] + list(told_findings(watch, nodes))
 
 
-def _ask_slurm(slurm: SlurmClient, job: Job, nodes: tuple[str, ...]) -> tuple[Job | None, list[Node], bool]:
+def _ask_slurm(slurm: SlurmClient, job: Job, nodes: tuple[str, ...]) -> tuple[Job | None, list[Node]]:
     try:
-        return slurm.job(job.id), slurm.nodes(nodes), False
+        return slurm.job(job.id), slurm.nodes(nodes)
     except SlurmError:
-        return None, [], True
+        return None, []
 
 
 def _ask_accounting(slurm: SlurmClient, job_id: str, step_id: str, patient: bool) -> str | None:

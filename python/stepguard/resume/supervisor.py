@@ -57,6 +57,8 @@ class Supervisor:
     _interrupted_by: int | None = None
     _attempt: Attempt | None = None
     _let_go: bool = True
+    # Set once the step runs on another number of nodes than the user's.
+    _new_num_nodes: int | None = None
     _stdio: Stdio = field(default_factory=Stdio.remember)
 
     def run(self) -> int:
@@ -98,7 +100,7 @@ class Supervisor:
     def _one_attempt(self, number: int, words: Sequence[str]) -> int | list[str]:
         """Runs one attempt; the words of the next one, or the exit status."""
         first = words is self.command.words
-        environment = dict(self.environment) if first else rebuilt(self.environment, self.job)
+        environment = dict(self.environment) if first else rebuilt(self.environment, self.job, self._new_num_nodes)
         environment["STEPGUARD_ATTEMPT"] = str(number)
         if not first:
             environment.setdefault(_EXIT_ERROR, _OWN_EXIT_ERROR)
@@ -135,7 +137,7 @@ class Supervisor:
     def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | list[str]:
         """Decides about a failed attempt: the words of the next one, or the exit status."""
         known_s = time.monotonic()
-        evidence, job_now = gather(self.slurm, self.config.resume, self.job, attempt, end)
+        evidence, job_now = gather(self.slurm, self.config.resume, self.job, attempt, end, self._pause)
         verdict = judge(evidence)
         decided_s = time.monotonic()
         self._journal.write(
@@ -178,6 +180,8 @@ class Supervisor:
             self.job = self.slurm.job(self.job.id)
             if not self._let_go:
                 await_old_processes(attempt, choice.outcome, self.config.resume.old_step_end_s, self.messages)
+            if len(choice.outcome.nodes) != len(end.step_nodes or self.job.nodes):
+                self._new_num_nodes = len(choice.outcome.nodes)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
             return next_words(self.command, choice.outcome)
         if self._interrupted_by:
