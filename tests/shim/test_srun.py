@@ -191,7 +191,8 @@ def test_signals_are_as_a_program_expects_them(shim: Shim) -> None:
     state = shim.run(["srun", "--auto-resume=1", "true"], env=JOB, preexec_fn=ignore).supervised
     assert state["blocked"] == 0
     # srun would have heard the first three, which it blocks; SIGPIPE and SIGXFSZ are ignored by Python itself.
-    ignored = {number for number in range(1, 65) if state["ignored"] >> (number - 1) & 1}
+    # GNU make 4.3 has its children ignore 32 and 33, which are glibc's own.
+    ignored = {number for number in range(1, 65) if number not in (32, 33) and state["ignored"] >> (number - 1) & 1}
     assert ignored == {signal.SIGTSTP, signal.SIGPIPE, signal.SIGXFSZ}
 
 
