@@ -88,7 +88,7 @@ class Replacement:
     def _usable(self, job: Job, step_nodes: tuple[str, ...], others: set[str], attempt: Attempt) -> tuple[str, ...]:
         """The job's healthy nodes that nobody else uses: survivors first, then spares, each in the job's order."""
         own = attempt.step.id if attempt.step else None
-        in_use = set(others)
+        in_use = others - set(step_nodes)  # steps that shared nodes from the start go on sharing them
         for step in self.slurm.steps(job.id):
             if step.id not in _NOT_IN_USE and step.id != own and step.name != WATCH_NAME:
                 in_use |= set(step.nodes) - set(step_nodes)
