@@ -63,6 +63,7 @@ def test_a_lost_node_is_replaced_by_a_spare(
         assert job.await_end() == "COMPLETED"
         assert job.progress()[-1]["step"] == 120
         assert "[Auto Resume] Info: JobID: 1 StepID: 0 Retrying step. Attempt number: 1\n" in job.out()
+        assert not list(lab.home("alice").glob("slurm_job_*"))  # scontrol's resize scripts
         events = [record["event"] for record in job.journal()]
         assert events == ["start", "end", "choice", "start", "end"]
         assert job.journal()[2]["strategy"] == "spare"

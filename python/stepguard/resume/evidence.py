@@ -10,6 +10,7 @@ from collections.abc import Callable
 from stepguard.config import Resume
 from stepguard.errors import SlurmError
 from stepguard.resume.attempt import Attempt, AttemptEnd, lost_finding, told_findings
+from stepguard.resume.reach import answering
 from stepguard.resume.verdict import Evidence, Finding
 from stepguard.resume.watch_step import WatchStep
 from stepguard.slurm.protocol import SlurmClient
@@ -33,20 +34,21 @@ def gather(
     """
     nodes = end.step_nodes or job.nodes
     findings = list(end.findings)
-    try:
-        watch = attempt.watch
-    except SlurmError:
-        return Evidence(end.status, interrupted_by=end.interrupted_by, blind=True), None
-    if not findings:
-        findings += _ask_nodes(watch, nodes, config)
     job_now, states = _ask_slurm(slurm, job, nodes)
     end_s = time.monotonic() + _CONTROLLER_S
     while job_now is None and findings and time.monotonic() < end_s and pause(_CONTROLLER_PAUSE_S):
         job_now, states = _ask_slurm(slurm, job, nodes)
+    over = end.interrupted_by is not None or (job_now is not None and job_now.state != "RUNNING")
+    try:
+        watch = attempt.watch
+    except SlurmError:
+        return Evidence(end.status, interrupted_by=end.interrupted_by, blind=True), job_now
+    if not findings and not over:
+        findings += _ask_nodes(watch, nodes, config)
     findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
     ended_by_us = bool(end.findings)
     step_state = None
-    if not ended_by_us and attempt.step is not None:
+    if not ended_by_us and not over and attempt.step is not None:
         step_state = _ask_accounting(slurm, job.id, attempt.step.id, patient=bool(findings))
     evidence = Evidence(
         status=end.status,
@@ -63,11 +65,21 @@ def gather(
 
 
 def _ask_nodes(watch: WatchStep, nodes: tuple[str, ...], config: Resume) -> list[Finding]:
-    """Every node answers now, or is lost: a program that fails because a peer died must not be faster than we are."""
+    """Every node answers now, or is lost: a program that fails because a peer died must not be faster than we are.
+
+    Where a watch says nothing, because it does not run, the answer of the node's kernel has to do.
+    """
     end_s = time.monotonic() + config.silence_s + config.probe_s + config.evidence_s
     watch.tick(time.monotonic())
     seq = watch.ping()
-    while time.monotonic() < end_s and not watch.pulse.answered(seq, nodes):
+    alive: set[str] = set()
+    ask_kernels_s = time.monotonic() + config.evidence_s
+    while time.monotonic() < end_s:
+        open_ = [name for name in watch.pulse.unanswered(seq, nodes) if name not in alive]
+        if not open_:
+            break
+        if time.monotonic() > ask_kernels_s:
+            alive |= answering({name: watch.pulse.place(name) for name in open_}, config.probe_s)
         time.sleep(_TURN_S)
         if watch.fileno() is not None:
             watch.read()

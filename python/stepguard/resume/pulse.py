@@ -104,10 +104,14 @@ class Pulse:
         """The faults that nodes told of themselves, by node."""
         return {name: node.faults for name, node in self._nodes.items() if node.faults}
 
-    def answered(self, seq: int, names: Iterable[str]) -> bool:
-        """Whether each of these nodes has answered ping `seq` or a later one, or is lost."""
-        known = [self._nodes[name] for name in names if name in self._nodes]
-        return all(node.seq >= seq or node.lost for node in known)
+    def unanswered(self, seq: int, names: Iterable[str]) -> list[str]:
+        """Those of these nodes that have not answered ping `seq` or a later one, and are not lost either."""
+        known = [(name, self._nodes[name]) for name in names if name in self._nodes]
+        return [name for name, node in known if node.seq < seq and not node.lost]
+
+    def place(self, name: str) -> tuple[str, int]:
+        """Address and port of a node's slurmd."""
+        return self._nodes[name].place
 
     def emptied(self, seq: int, names: Iterable[str]) -> bool:
         """Whether each of these nodes has no process of the step left, by an answer to ping `seq` or later."""

@@ -133,7 +133,7 @@ def await_old_processes(attempt: Attempt, placement: Placement, bound_s: float, 
     while time.monotonic() < end_s:
         seq = watch.ping(count=True)
         turn_end_s = time.monotonic() + 1.0
-        while time.monotonic() < turn_end_s and not watch.pulse.answered(seq, survivors):
+        while time.monotonic() < turn_end_s and watch.pulse.unanswered(seq, survivors):
             time.sleep(_TURN_S)
             if watch.fileno() is None:
                 return

@@ -44,8 +44,8 @@ class Evidence:
     """All that is known about the end of one attempt.
 
     `status` is srun's exit status (negative: the signal that ended srun). `interrupted_by` is the signal with
-    which somebody asked us to stop, None when nobody did. `job_state` is Slurm's word for the job now, and
-    `step_state` accounting's word for the step (either empty when Slurm did not say). `flapped` are nodes that
+    which somebody asked us to stop, None when nobody did. `job_state` is Slurm's word for a job that no longer
+    runs (else empty), `step_state` accounting's word for the step (empty when it did not say). `flapped` are nodes that
     were out of reach for a while and answer again. `ended_by_us`: the attempt was ended for the findings' sake.
     """
 
@@ -94,6 +94,8 @@ def judge(evidence: Evidence) -> Verdict:
         if state in _STATE_CAUSES and not (what == "the step" and evidence.ended_by_us):
             cause, text = _STATE_CAUSES[state]
             return Verdict(cause, f"{what} {text}")
+    if evidence.job_state:
+        return Verdict(Cause.CANCELLED, f"Slurm has ended the job ({evidence.job_state})")
     if evidence.time_left_s is not None and evidence.time_left_s <= 0:
         return Verdict(Cause.TIME_LIMIT, "the job reached its time limit")
     if evidence.interrupted_by is not None:

@@ -65,9 +65,9 @@ def test_our_own_pause_is_nobodys_silence() -> None:
 def test_answers_and_process_counts_are_matched_to_the_ping() -> None:
     pulse = Pulse(CONFIG, {"n1": NOWHERE, "n2": NOWHERE}, now_s=0)
     pulse.heard(answer("n1", 4, processes=2), now_s=1)
-    assert not pulse.answered(4, ["n1", "n2"])
+    assert pulse.unanswered(4, ["n1", "n2"]) == ["n2"]
     pulse.heard(answer("n2", 5, processes=0), now_s=1)
-    assert pulse.answered(4, ["n1", "n2"])
+    assert pulse.unanswered(4, ["n1", "n2", "stranger"]) == []
     assert not pulse.emptied(4, ["n1", "n2"])
     pulse.heard(answer("n1", 6, processes=0), now_s=2)
     assert pulse.emptied(5, ["n1", "n2"])

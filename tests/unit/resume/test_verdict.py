@@ -24,6 +24,8 @@ FAILED_GPU = Finding("n3", "fault-file", "replace", "XID 79")
         (Evidence(status=143, findings=(LOST,), step_state="CANCELLED"), Cause.CANCELLED),
         (Evidence(status=1, findings=(LOST,), job_state="CANCELLED"), Cause.CANCELLED),
         (Evidence(status=1, findings=(LOST,), job_state="TIMEOUT"), Cause.TIME_LIMIT),
+        (Evidence(status=1, findings=(LOST,), job_state="NODE_FAIL"), Cause.CANCELLED),
+        (Evidence(status=1, findings=(LOST,), job_state="COMPLETING"), Cause.CANCELLED),
         (Evidence(status=1, findings=(FAILED_GPU,), step_state="TIMEOUT"), Cause.TIME_LIMIT),
         (Evidence(status=1, findings=(FAILED_GPU,), time_left_s=0), Cause.TIME_LIMIT),
         (Evidence(status=1, findings=(FAILED_GPU,), job_state="PREEMPTED"), Cause.PREEMPTED),
