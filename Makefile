@@ -19,6 +19,7 @@ help:
 	@echo '              what is missing'
 	@echo 'make test     lint, then all tests; installs what is missing; as root, or the live ones are left out'
 	@echo 'make test-releases  the live tests on other releases of Slurm: RELEASES=$(RELEASES)'
+	@echo 'make bench    as root: what it costs, measured in labs against the design; BENCH="--only PART --rounds N --quick"'
 	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
 	@echo 'make clean    remove build/'
 	@echo 'settings:     PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON)'
@@ -103,6 +104,14 @@ RELEASES ?= 24.11 26.05
 packages:
 	@tests/install_packages.sh
 
+# -- bench ------------------------------------------------------------------------------------------------------------
+
+# All parts take a quarter of an hour; make bench BENCH=--help names them. Client instructions need valgrind.
+BENCH ?=
+
+bench: packages
+	@PYTHONPATH=tests:tests/live $(PYTHON) -m bench $(BENCH)
+
 # -- lint -------------------------------------------------------------------------------------------------------------
 
 .venv/ready: pyproject.toml
@@ -119,5 +128,5 @@ lint: packages .venv/ready
 clean:
 	rm -rf build
 
-.PHONY: help build install locked-build locked-install demo test test-releases packages lint clean
+.PHONY: help build install locked-build locked-install demo test test-releases bench packages lint clean
 .DELETE_ON_ERROR:

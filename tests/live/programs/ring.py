@@ -4,7 +4,7 @@
     ring.py DIRECTORY STEPS [--pause SECONDS] [--fail-at STEP STATUS]
 
 DIRECTORY is shared by all hosts. In it: `step`, the checkpoint; `progress`, a JSON line for each step that all ranks
-have done; `rank-ATTEMPT-RANK`, what each rank saw of its environment.
+have done; `rank-ATTEMPT-RANK`, what each rank saw of its environment, and when.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def exchange(peers: list[socket.socket], host: str) -> list[str]:
 
 def main() -> int:
     """Runs from the checkpoint to the last step."""
+    began = time.time()
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("steps", type=int)
@@ -59,7 +60,7 @@ def main() -> int:
     parser.add_argument("--fail-at", type=int, nargs=2, default=(0, 0))
     options = parser.parse_args()
     seen = {name: value for name, value in os.environ.items() if name.startswith(("SLURM", "STEPGUARD"))}
-    saw = json.dumps({"host": HOST, "pid": os.getpid(), "env": seen})
+    saw = json.dumps({"host": HOST, "pid": os.getpid(), "time": began, "env": seen})
     (options.directory / f"rank-{ATTEMPT}-{RANK}").write_text(saw)
     checkpoint = options.directory / "step"
     step = int(checkpoint.read_text()) if checkpoint.exists() else 0

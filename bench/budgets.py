@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it must not cost more than: the design's section "What it must cost". The only numbers of bench/ that were not
+measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.figures import Figure
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A bound on the median of a row: of its value, or of what it is over its base."""
+
+    limit: float
+    over_base: bool
+    source: str
+
+    def judged(self, value: Figure, over: Figure | None) -> Figure:
+        """The figure that the budget bounds. Raises ValueError when the row has none."""
+        chosen = over if self.over_base else value
+        if chosen is None:
+            raise ValueError("this budget needs a base")
+        return chosen
+
+    def met(self, value: Figure, over: Figure | None) -> bool:
+        """Whether the median keeps within the budget."""
+        return self.judged(value, over).median <= self.limit
+
+
+_DESIGN = "design, section 7: "
+
+SRUN_INSTRUCTIONS = Budget(60_000, True, _DESIGN + "srun without the option")
+SBATCH_INSTRUCTIONS = Budget(120_000, True, _DESIGN + "sbatch without the option")
+GUARDED_START_MS = Budget(80, True, _DESIGN + "srun with the option, first attempt")
+RECOVERY_S = Budget(6, False, _DESIGN + "silent node death → all tasks of the next attempt running")
+AFTER_DETECTION_S = Budget(0.6, False, _DESIGN + "of which after detection")
+GPU_RECOVERY_S = Budget(2, False, _DESIGN + "GPU fault → the same")

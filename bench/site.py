@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured: the product as it is in the tree now, installed into a directory of the bench's own, and labs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import Cluster
+from lab.processes import run_here
+from lab.roots import PREFIX
+
+REPOSITORY = Path(__file__).parents[1]
+_STAGE = REPOSITORY / "build" / "bench"
+
+PLUGSTACK = f"optional {PREFIX}/lib/slurm/stepguard.so\n"
+PYTHON = f"{PREFIX}/venv/bin/python"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The installed product, and how many rounds the command line wants: `wanted`, or else few if `quick`."""
+
+    product: Path
+    wanted: int | None = None
+    quick: bool = False
+
+    def rounds(self, full: int, quick: int) -> int:
+        """How many rounds a part makes."""
+        return self.wanted or (quick if self.quick else full)
+
+    def lab(self, nodes: int, gpus_per_node: int = 0, plugstack: str = PLUGSTACK) -> Cluster:
+        """A cluster that has the product; not started yet."""
+        return Cluster(nodes, gpus_per_node, plugstack=plugstack, prefix=self.product)
+
+
+def install() -> Path:
+    """Builds and installs; the directory that stands for /opt/stepguard on a lab's hosts."""
+    run_here(["make", "-C", str(REPOSITORY), "install", f"PREFIX={PREFIX}", f"DESTDIR={_STAGE}"])
+    return _STAGE / PREFIX.lstrip("/")
+
+
+def compile_bare() -> Path:
+    """The bare plugin, bare.c, compiled for the machine's own Slurm."""
+    output = _STAGE / "bare.so"
+    source = Path(__file__).with_name("bare.c")
+    run_here(
+        ["gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(output), str(source)]
+    )
+    return output

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arithmetic of `make bench`: what its figures, budgets and tables say about given samples."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.budgets import Budget
+from bench.figures import difference, figure, ratio
+from bench.instructions import total
+from bench.journals import by_attempt
+from bench.phases import phases
+from bench.start import own_import_ms
+from bench.table import Row, shown, table
+from lab import LabError
+
+
+def test_a_figure_is_the_median_with_its_range() -> None:
+    odd, even = figure([3, 1, 2]), figure([1, 2, 3, 10], scale=10)
+    assert (odd.median, odd.low, odd.high) == (2, 1, 3)
+    assert (even.median, even.low, even.high) == (25, 10, 100)
+    with pytest.raises(ValueError, match="a sample"):
+        figure([])
+
+
+def test_comparisons_are_made_round_by_round() -> None:
+    # The second round was slow for both: the medians alone would say 35 more and 2.75 times.
+    base, variant = figure([10, 100, 20]), figure([20, 200, 30])
+    assert difference(variant, base).samples == (10, 100, 10)
+    assert ratio(variant, base).samples == (2, 2, 1.5)
+    assert ratio(variant, base).median == 2
+    with pytest.raises(ValueError):
+        difference(variant, figure([1]))
+
+
+@pytest.mark.parametrize(("limit", "met"), [(10, True), (9.9, False)])
+def test_a_budget_bounds_the_median_of_what_is_over_the_base(limit: float, met: bool) -> None:
+    budget = Budget(limit, over_base=True, source="here")
+    row = Row("part", "what", "ms", figure([20, 200, 30]), figure([10, 100, 20]), budget)
+    assert row.met is met
+    assert row.as_record()["met"] is met
+    assert row.as_record()["over_base"]["median"] == 10
+
+
+def test_a_budget_of_the_value_needs_no_base() -> None:
+    assert Row("part", "what", "s", figure([1, 5, 9]), budget=Budget(5, False, "here")).met is True
+    assert Row("part", "what", "s", figure([1, 5, 9]), budget=Budget(4, False, "here")).met is False
+    assert Row("part", "what", "s", figure([1])).met is None
+    with pytest.raises(ValueError, match="base"):
+        _ = Row("part", "what", "s", figure([1]), budget=Budget(4, True, "here")).met
+
+
+def test_a_record_is_json_and_keeps_all_samples() -> None:
+    record = json.loads(json.dumps(Row("part", "what", "s", figure([1, 2]), budget=Budget(4, False, "b")).as_record()))
+    assert record["value"] == {"median": 1.5, "min": 1, "max": 2, "samples": [1, 2]}
+    assert "ratio" not in record
+    assert record["budget"] == {"limit": 4, "over_base": False, "source": "b"}
+
+
+def test_the_table_names_each_part_once_and_says_what_was_missed() -> None:
+    base = figure([36_000_000, 36_000_010])
+    rows = [
+        Row("clients", "empty", "Ir", base),
+        Row("clients", "ours", "Ir", figure([36_070_000, 36_070_010]), base, Budget(60_000, True, "b")),
+        Row("recovery", "all", "s", figure([2.5]), None, Budget(6, False, "b")),
+    ]
+    lines = table(rows).splitlines()
+    assert [line for line in lines if line and not line.startswith(" ")] == ["clients", "recovery"]
+    ours = next(line for line in lines if "ours" in line)
+    assert ours.split()[-3:] == ["+60,000", "Ir", "MISSED"]
+    assert "+70,000 [+70,000 +70,000]" in ours
+    assert lines[-1].split() == ["all", "2.50", "s", "6.00", "s", "met"]
+
+
+def test_one_sample_has_no_range() -> None:
+    assert shown(figure([1234.5]), "Ir") == "1,234"
+    assert shown(figure([1, 2, 4]), "ms", signed=True) == "+2.0 [+1.0 +4.0]"
+
+
+def test_callgrind_profiles_are_summed_by_their_totals() -> None:
+    assert total("events: Ir\nsummary: 7\nfn=(1)\n1 7\ntotals: 24972778\n") == 24_972_778
+    with pytest.raises(LabError):
+        total("events: Ir\n")
+
+
+def test_python_s_import_times_are_read() -> None:
+    report = (
+        "import time: self [us] | cumulative | imported package\n"
+        "import time:        57 |         57 |   _sitebuiltins\n"
+        "import time:      1500 |       6836 | stepguard.config\n"
+        "srun: some other words\n"
+    )
+    assert own_import_ms(report) == {"_sitebuiltins": 0.057, "stepguard.config": 1.5}
+
+
+def test_the_phases_of_a_recovery_add_up_to_it() -> None:
+    journal = by_attempt(
+        [
+            {"event": "start", "attempt": 0, "time": 90.0},
+            {"event": "end", "attempt": 0, "time": 103.0, "decide_s": 0.25},
+            {"event": "choice", "attempt": 0, "time": 103.5},
+            {"event": "start", "attempt": 1, "time": 103.75},
+        ]
+    )
+    found = phases(journal, fault_at=100.0, ranks=[{"time": 104.0}, {"time": 104.5}])
+    assert (found.detect_s, found.decide_s, found.shrink_s, found.old_step_s) == (2.75, 0.25, 0.5, 0.25)
+    assert found.relaunch_s == 0.75
+    assert found.total_s == 4.5
+    assert found.after_detection_s == 1.75
+
+
+def test_a_journal_without_a_resume_is_told_so() -> None:
+    with pytest.raises(LabError, match="no event 'choice' of attempt 0"):
+        phases(by_attempt([{"event": "end", "attempt": 0, "time": 1.0, "decide_s": 0.1}]), 0.0, [])
