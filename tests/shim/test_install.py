@@ -156,4 +156,4 @@ def test_upgrade_under_steps_that_start(tmp_path: Path) -> None:
         shim.run(["srun", "--auto-resume=1", "true"], env={"SLURM_JOB_ID": "71"}).supervised  # noqa: B018 - asserts
         started += 1
     thread.join()
-    assert started > 10
+    assert started >= 3
