@@ -13,7 +13,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,12 @@ def step_key(words: Sequence[str]) -> str:
 
 
 class Journal:
-    """Appends to one job's journal. A journal that cannot be written is told once and never ends a step."""
+    """Appends to one job's journal. One that cannot be written is told once, by `tell`, and never ends a step."""
 
-    def __init__(self, path: Path, key: str, restart_count: int) -> None:
+    def __init__(self, path: Path, key: str, restart_count: int, tell: Callable[[str], None] | None = None) -> None:
         self.path = path
+        self._tell = tell
         self._common = {"schema": SCHEMA, "step_key": key, "restart_count": restart_count}
-        self.trouble = ""
 
     def write(self, event: str, **fields: Any) -> None:
         """Appends one event and makes it durable."""
@@ -56,7 +56,9 @@ class Journal:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            self.trouble = f"the journal cannot be written: {error}"
+            if self._tell is not None:
+                self._tell(f"the journal cannot be written: {error}")
+                self._tell = None
 
     def records(self) -> list[dict[str, Any]]:
         """What was written before, oldest first; lines that are damaged are left out."""

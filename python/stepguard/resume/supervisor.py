@@ -95,7 +95,7 @@ class Supervisor:
     def _open_journal(self) -> Journal:
         cluster_name = self.environment.get("SLURM_CLUSTER_NAME") or self._cluster_config().cluster_name
         path = journals.directory(self.environment, cluster_name, self.job.id) / "resumes.jsonl"
-        return Journal(path, journals.step_key(self.command.words), self.job.restart_count)
+        return Journal(path, journals.step_key(self.command.words), self.job.restart_count, self.messages.error)
 
     def _one_attempt(self, number: int, words: Sequence[str]) -> int | list[str]:
         """Runs one attempt; the words of the next one, or the exit status."""

@@ -51,12 +51,15 @@ def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
     assert Journal(path, KEY, 1).earlier_attempts() == 2
 
 
-def test_a_journal_that_cannot_be_written_is_told_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_journal_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    journal = Journal(blocked / "71" / "resumes.jsonl", KEY, 0)
+    told: list[str] = []
+    journal = Journal(blocked / "71" / "resumes.jsonl", KEY, 0, told.append)
     journal.write("start", attempt=0)
-    assert "cannot be written" in journal.trouble
+    journal.write("start", attempt=1)
+    assert len(told) == 1
+    assert "cannot be written" in told[0]
     assert journal.earlier_attempts() == 0
 
 
