@@ -31,14 +31,21 @@ class Variant:
 
 @dataclass(frozen=True)
 class Taken:
-    """What the runs took: for each variant the Unix time of each start and the seconds, both in order of rounds."""
+    """What the runs took: for each variant, by round, the Unix time of the start, seconds, CPU seconds."""
 
-    began: Mapping[str, Sequence[float]]
-    seconds: Mapping[str, Sequence[float]]
+    samples: Mapping[str, Sequence[tuple[float, float, float]]]
 
-    def milliseconds(self, name: str) -> Figure:
-        """The times of one variant."""
-        return figure(self.seconds[name], 1e3)
+    def began(self, name: str) -> list[float]:
+        """When the runs of one variant were started."""
+        return [began for began, _, _ in self.samples[name]]
+
+    def wall_ms(self, name: str) -> Figure:
+        """The wall time of one variant."""
+        return figure([wall_s for _, wall_s, _ in self.samples[name]], 1e3)
+
+    def cpu_ms(self, name: str) -> Figure:
+        """Its CPU time, with that of all children that it waited for: steadier than wall time on a busy machine."""
+        return figure([cpu_s for _, _, cpu_s in self.samples[name]], 1e3)
 
 
 def run_rounds(
@@ -60,11 +67,7 @@ def run_rounds(
         _run_as_job(lab, argv, directory, user, job, bound_s)
     else:
         lab.run(argv, user=user, timeout_s=bound_s)
-    taken = json.loads(result.read_text())
-    return Taken(
-        {name: [began for began, _ in samples] for name, samples in taken.items()},
-        {name: [took_s for _, took_s in samples] for name, samples in taken.items()},
-    )
+    return Taken(json.loads(result.read_text()))
 
 
 def _run_as_job(

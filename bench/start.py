@@ -23,7 +23,7 @@ _GUARDED = ["srun", "--auto-resume=1", "-N1", "true"]
 _SUPERVISE = [PYTHON, "-I", "-m", "stepguard", "supervise", "--command-at", "2", "--", *_PLAIN]
 # The bridge takes this for a supervisor's own attempt: it is asked, and the plain srun follows.
 _ASKED_ONLY = 'STEPGUARD_SUPERVISED="$SLURM_JOB_ID.${SLURM_STEP_ID:--}" exec srun --auto-resume=1 -N1 true'
-_SHOWN_MODULES = 8
+_SHOWN_MODULES = 6
 
 
 def measure(site: Site) -> Iterable[Row]:
@@ -48,11 +48,12 @@ def measure(site: Site) -> Iterable[Row]:
 
 
 def _stages(lab: Cluster, taken: Taken) -> Iterable[Row]:
-    ms = taken.milliseconds
+    ms, cpu = taken.wall_ms, taken.cpu_ms
     plain = ms("plain")
     yield Row(_PART, "plain srun", "ms", plain)
     yield Row(_PART, "plain srun again", "ms", ms("plain again"), plain)
     yield Row(_PART, "guarded srun", "ms", ms("guarded"), plain, GUARDED_START_MS)
+    yield Row(_PART, "  its CPU time", "ms", cpu("guarded"), cpu("plain"))
     yield Row(_PART, "  with the bridge only", "ms", ms("bridge asked"), ms("shell"))
     yield Row(_PART, "  exec and imports only, no bridge", "ms", ms("imported"), plain)
     yield Row(_PART, "  all but the bridge", "ms", ms("supervised"), plain)
@@ -64,7 +65,7 @@ def _stages(lab: Cluster, taken: Taken) -> Iterable[Row]:
 def _until_srun(lab: Cluster, taken: Taken) -> Figure:
     """From the start of the guarded srun to the journal's "start", which is written right before the real srun."""
     starts = []
-    for number, began in enumerate(taken.began["guarded"]):
+    for number, began in enumerate(taken.began("guarded")):
         journal = read(lab.shared / f"state-guarded-{number}")
         starts.append(journal["start", 0]["time"] - began)
     return figure(starts, 1e3)
@@ -73,22 +74,36 @@ def _until_srun(lab: Cluster, taken: Taken) -> Figure:
 def _imports(lab: Cluster, rounds: int) -> Iterable[Row]:
     """What the supervisor imports, by Python's own account (-X importtime, which slows imports down)."""
     argv = ["salloc", "-Q", "-N1", "--exclusive", *_SUPERVISE[:2], "-X", "importtime", *_SUPERVISE[2:]]
-    reports = [own_import_ms(lab.run(argv, env={"XDG_STATE_HOME": f"{lab.shared}/n"}).stderr) for _ in range(rounds)]
-    ours = [{name: ms for name, ms in report.items() if name.partition(".")[0] == "stepguard"} for report in reports]
-    yield Row(_PART, "  imports, all", "ms", figure([sum(report.values()) for report in reports]))
-    yield Row(_PART, "  imports, stepguard's own modules", "ms", figure([sum(report.values()) for report in ours]))
-    everywhere = set.intersection(*(set(report) for report in reports))
-    modules = {name: figure([report[name] for report in reports]) for name in everywhere}
-    for name in sorted(modules, key=lambda name: -modules[name].median)[:_SHOWN_MODULES]:
-        yield Row(_PART, f"  import {name}", "ms", modules[name])
+    reports = [import_ms(lab.run(argv, env={"XDG_STATE_HOME": f"{lab.shared}/n"}).stderr) for _ in range(rounds)]
+    figures = {
+        name: figure([report[name] for report in reports])
+        for name in set.intersection(*(set(report) for report in reports))
+    }
+    for ours, title in ((True, "  imports of stepguard's own modules"), (False, "  imports of other modules")):
+        yield Row(_PART, title, "ms", figure([sum(ms for n, ms in r.items() if _is_ours(n) is ours) for r in reports]))
+        names = [name for name in figures if _is_ours(name) is ours]
+        for name in sorted(names, key=lambda name: -figures[name].median)[:_SHOWN_MODULES]:
+            yield Row(_PART, f"    {name}", "ms", figures[name])
 
 
-_IMPORTED = re.compile(r"^import time:\s*(\d+) \|\s*\d+ \|\s*(\S+)$", re.MULTILINE)
+_IMPORTED = re.compile(r"^import time:\s*(\d+) \|\s*(\d+) \|( +)(\S+)$", re.MULTILINE)
 
 
-def own_import_ms(report: str) -> Mapping[str, float]:
-    """Each module's own time, without what it imports in turn, by `python -X importtime` (3.11 to 3.13)."""
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "stepguard"
+
+
+def import_ms(report: str) -> Mapping[str, float]:
+    """What each module of stepguard's takes alone, and each other one that Python or stepguard imports, with all that
+    it imports in turn; by `python -X importtime` (3.11 to 3.13). The sum is the whole."""
     times: dict[str, float] = {}
-    for microseconds, name in _IMPORTED.findall(report):
-        times[name] = times.get(name, 0.0) + int(microseconds) / 1e3
+    others: list[int] = []  # the depths of the other modules whose import is not over yet
+    for alone_us, all_us, indent, name in reversed(_IMPORTED.findall(report)):  # a module comes after what it imports
+        while others and others[-1] >= len(indent):
+            others.pop()
+        if others:
+            continue
+        if not _is_ours(name):
+            others.append(len(indent))
+        times[name] = times.get(name, 0.0) + int(alone_us if _is_ours(name) else all_us) / 1e3
     return times

@@ -19,6 +19,6 @@ def measure(site: Site) -> Iterable[Row]:
     with site.lab(2, plugstack="") as lab:
         variants = [Variant(name, srun, plugstack=plugstack) for name, plugstack in plugstacks.items()]
         taken = run_rounds(lab, variants, site.rounds(60, 5))
-    base, *_ = figures = [taken.milliseconds(name) for name in plugstacks]
+    base, *_ = figures = [taken.wall_ms(name) for name in plugstacks]
     for name, value in zip(plugstacks, figures, strict=True):
         yield Row(_PART, f"srun -N1 true: {name}", "ms", value, None if value is base else base)

@@ -7,7 +7,8 @@
 ORDER is a JSON file: `rounds`, `warm_up` (rounds that do not count), `pause_s` before each run, and `variants`, each
 with `name`, `argv`, `env` (added to ours; {round} in a value stands for the round's number) and `plugstack` (the text
 to put into /etc/slurm/plugstack.conf before the run, or null). Each round starts one variant later than the one before,
-so that none always follows the same other. RESULT gets for each name a list of [Unix time of the start, seconds].
+so that none always follows the same other. RESULT gets for each name a list of [Unix time of the start, seconds, CPU
+seconds with all children].
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PLUGSTACK = Path("/etc/slurm/plugstack.conf")
 
 
 def run(variant: dict[str, Any], number: int, error_path: str) -> list[float]:
-    """Runs one variant once; [Unix time of the start, seconds]. Ends everything when it fails."""
+    """Runs one variant once; [Unix time of the start, seconds, CPU seconds]. Ends everything when it fails."""
     if variant["plugstack"] is not None:
         PLUGSTACK.write_text(variant["plugstack"])
     env = {**os.environ, **{name: text.replace("{round}", str(number)) for name, text in variant["env"].items()}}
@@ -35,11 +36,11 @@ def run(variant: dict[str, Any], number: int, error_path: str) -> list[float]:
     began = time.time()
     began_s = time.monotonic()
     pid = os.posix_spawnp(variant["argv"][0], variant["argv"], env, file_actions=actions)
-    status = os.waitpid(pid, 0)[1]
+    _, status, usage = os.wait4(pid, 0)
     took_s = time.monotonic() - began_s
     if status != 0:
         sys.exit(f"{variant['name']}: wait status {status}: {Path(error_path).read_text(errors='replace')}")
-    return [began, took_s]
+    return [began, took_s, usage.ru_utime + usage.ru_stime]
 
 
 def main(order_path: str, result_path: str) -> None:

@@ -12,7 +12,7 @@ from bench.figures import difference, figure, ratio
 from bench.instructions import total
 from bench.journals import by_attempt
 from bench.phases import phases
-from bench.start import own_import_ms
+from bench.start import import_ms
 from bench.table import Row, shown, table
 from lab import LabError
 
@@ -85,14 +85,20 @@ def test_callgrind_profiles_are_summed_by_their_totals() -> None:
         total("events: Ir\n")
 
 
-def test_python_s_import_times_are_read() -> None:
+def test_a_module_of_others_is_charged_with_all_that_it_imports_and_one_of_ours_is_not() -> None:
     report = (
         "import time: self [us] | cumulative | imported package\n"
-        "import time:        57 |         57 |   _sitebuiltins\n"
-        "import time:      1500 |       6836 | stepguard.config\n"
+        "import time:        50 |         50 |   stat\n"
+        "import time:       100 |        150 | site\n"
+        "import time:         7 |          7 |       ast\n"
+        "import time:        20 |         27 |     inspect\n"
+        "import time:         3 |         30 |   dataclasses\n"
+        "import time:       400 |        400 |   stepguard.errors\n"
         "srun: some other words\n"
+        "import time:      1500 |       1930 | stepguard.config\n"
     )
-    assert own_import_ms(report) == {"_sitebuiltins": 0.057, "stepguard.config": 1.5}
+    times = import_ms(report)
+    assert times == {"site": 0.15, "dataclasses": 0.03, "stepguard.errors": 0.4, "stepguard.config": 1.5}
 
 
 def test_the_phases_of_a_recovery_add_up_to_it() -> None:
