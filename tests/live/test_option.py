@@ -210,6 +210,7 @@ def test_without_the_option_nothing_is_loaded_or_started(guarding: Cluster) -> N
         assert "/stepguard.so" in text
         assert "python" not in text
         assert "bridge" not in text
+    guarding.run(["scancel", "--user=alice"])
     guarding.wait_idle()
 
 
@@ -217,7 +218,7 @@ def test_broken_installation_harms_only_the_guard(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     prefix = tmp_path / "stepguard"
     shutil.copytree(installed(), prefix, symlinks=True)
-    shutil.rmtree(prefix / "venv")
+    (prefix / "venv").unlink()
     with Cluster(nodes=1, plugstack=PLUGSTACK, prefix=prefix) as lab:
         plain = inside(lab, "srun", PYTHON, "-c", TELL)
         assert (plain.status, plain.stdout, plain.stderr) == (0, told([], "None"), "")
