@@ -15,23 +15,21 @@ from bench.table import Row
 
 @dataclass(frozen=True)
 class Phases:
-    """One recovery, in seconds. The five phases follow on one another without a gap."""
+    """One recovery, in seconds. The phases follow on one another without a gap."""
 
     detect_s: float
     """Until the supervisor gave the attempt up."""
     decide_s: float
     """Until it had its verdict."""
-    shrink_s: float
-    """Replace, first part: until the next nodes were chosen and the bad one had left the job."""
-    old_step_s: float
-    """Replace, second part: until the old step was over, and everything ready for srun."""
+    replace_s: float
+    """Until the bad node had left the job, the old step was ended, and everything was ready for srun."""
     relaunch_s: float
     """srun, until the program has run its first line on every rank."""
 
     @property
     def after_detection_s(self) -> float:
         """All but the first."""
-        return self.decide_s + self.shrink_s + self.old_step_s + self.relaunch_s
+        return self.decide_s + self.replace_s + self.relaunch_s
 
     @property
     def total_s(self) -> float:
@@ -42,28 +40,23 @@ class Phases:
 def phases(journal: Events, fault_at: float, ranks: Sequence[Mapping[str, Any]]) -> Phases:
     """The phases of the first resume, which was within the job. `ranks` are what the program's ranks saw in the new
     attempt; times are Unix times, of the one clock that all hosts of a lab share."""
-    end, choice, start = journal["end", 0], journal["choice", 0], journal["start", 1]
+    end, start = journal["end", 0], journal["start", 1]
     return Phases(
         detect_s=end["time"] - end["decide_s"] - fault_at,
         decide_s=end["decide_s"],
-        shrink_s=choice["time"] - end["time"],
-        old_step_s=start["time"] - choice["time"],
-        relaunch_s=max(rank["time"] for rank in ranks) - start["time"],
+        replace_s=start["time"] - end["time"],
+        relaunch_s=launch_s(journal, 1, ranks),
     )
 
 
-_NAMES = {
-    "detect_s": "  detect",
-    "decide_s": "  decide",
-    "shrink_s": "  replace: bad node out of the job",
-    "old_step_s": "  replace: old step ended",
-    "relaunch_s": "  relaunch",
-}
+def launch_s(journal: Events, attempt: int, ranks: Sequence[Mapping[str, Any]]) -> float:
+    """How long an attempt took to run the program's first line on every rank."""
+    return float(max(rank["time"] for rank in ranks) - journal["start", attempt]["time"])
 
 
 def rows(part: str, taken: Sequence[Phases], budget: Budget | None, after: Budget | None) -> Iterable[Row]:
     """The sum, what came after detection, and each phase, over all recoveries."""
     yield Row(part, "fault → all tasks running again", "s", figure([p.total_s for p in taken]), None, budget)
     yield Row(part, "  of which after detection", "s", figure([p.after_detection_s for p in taken]), None, after)
-    for field, name in _NAMES.items():
-        yield Row(part, name, "s", figure([getattr(p, field) for p in taken]))
+    for name in ("detect", "decide", "replace", "relaunch"):
+        yield Row(part, f"  {name}", "s", figure([getattr(p, f"{name}_s") for p in taken]))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.figures import figure
 from bench.journals import by_attempt
-from bench.phases import phases, rows
+from bench.phases import launch_s, phases, rows
 from bench.site import Site
 from bench.table import Row
 from guarded import new_job
@@ -56,8 +56,11 @@ def measure(site: Site) -> Iterable[Row]:
         lab.power_off(lab.nodes[tasks // 2])
         job.await_steps(1, attempt=1, within_s=_START_S)
         after = usage(supervisor)
-        taken = phases(by_attempt(job.journal()), fault_at, job.ranks(1))
+        journal = by_attempt(job.journal())
+        first_s = launch_s(journal, 0, job.ranks(0))
+        taken = phases(journal, fault_at, job.ranks(1))
     yield from rows(part, [taken], None, None)
+    yield Row(part, "launch of the first attempt", "s", figure([first_s]))
     watch_s = statistics.mean(b.cpu_s - a.cpu_s for a, b in zip(watches_before, watches_calm, strict=True))
     yield Row(part, "supervisor, all well: of a core", "%", figure([(calm.cpu_s - before.cpu_s) / calm_s], 100))
     yield Row(part, "supervisor, the recovery: CPU", "s", figure([after.cpu_s - calm.cpu_s]))

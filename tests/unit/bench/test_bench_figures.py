@@ -106,17 +106,15 @@ def test_the_phases_of_a_recovery_add_up_to_it() -> None:
         [
             {"event": "start", "attempt": 0, "time": 90.0},
             {"event": "end", "attempt": 0, "time": 103.0, "decide_s": 0.25},
-            {"event": "choice", "attempt": 0, "time": 103.5},
             {"event": "start", "attempt": 1, "time": 103.75},
         ]
     )
     found = phases(journal, fault_at=100.0, ranks=[{"time": 104.0}, {"time": 104.5}])
-    assert (found.detect_s, found.decide_s, found.shrink_s, found.old_step_s) == (2.75, 0.25, 0.5, 0.25)
-    assert found.relaunch_s == 0.75
+    assert (found.detect_s, found.decide_s, found.replace_s, found.relaunch_s) == (2.75, 0.25, 0.75, 0.75)
     assert found.total_s == 4.5
     assert found.after_detection_s == 1.75
 
 
 def test_a_journal_without_a_resume_is_told_so() -> None:
-    with pytest.raises(LabError, match="no event 'choice' of attempt 0"):
+    with pytest.raises(LabError, match="no event 'start' of attempt 1"):
         phases(by_attempt([{"event": "end", "attempt": 0, "time": 1.0, "decide_s": 0.1}]), 0.0, [])
