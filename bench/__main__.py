@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         began_s = time.monotonic()
         try:
             rows += _PARTS[part](site)
-        except (LabError, AssertionError) as error:  # the latter is how the live tests' helpers say it
+        except (LabError, OSError, AssertionError) as error:  # the last is how the live tests' helpers say it
             failed[part] = str(error)
             print("\n".join([f"bench: {part} did not run: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr)
         print(f"{part}: {time.monotonic() - began_s:.0f} s", file=sys.stderr, flush=True)
