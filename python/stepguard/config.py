@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stepguard.errors import ConfigError
 
+_MAX_SIZE_BYTES = 1 << 20
 DEFAULT_PATH = Path("/etc/stepguard/stepguard.toml")
 
 
@@ -113,7 +115,7 @@ def load(path: Path | None = None) -> Config:
     named = path or (Path(os.environ["STEPGUARD_CONFIG"]) if os.environ.get("STEPGUARD_CONFIG") else None)
     chosen = named or DEFAULT_PATH
     try:
-        text = chosen.read_text(encoding="utf-8")
+        text = _read_bounded(chosen)
     except FileNotFoundError:
         if named is None:
             return Config()
@@ -121,6 +123,18 @@ def load(path: Path | None = None) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("cannot read the configuration", f"{chosen}: {error}") from error
     return parse(text, chosen)
+
+
+def _read_bounded(path: Path) -> str:
+    """The text of a regular file of bearable size; whoever types srun may name any file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a regular file")
+        content = file.read(_MAX_SIZE_BYTES + 1)
+    if len(content) > _MAX_SIZE_BYTES:
+        raise OSError(f"larger than {_MAX_SIZE_BYTES} bytes")
+    return content.decode()
 
 
 def parse(text: str, path: Path) -> Config:

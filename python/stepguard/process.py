@@ -14,14 +14,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from stepguard.errors import ProcessError
 
 _ALL_SIGNALS = sorted(set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP})
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(NamedTuple):
     """A program that ended: its exit status (negative: ended by that signal) and what it printed."""
 
     argv: tuple[str, ...]

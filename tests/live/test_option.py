@@ -117,7 +117,7 @@ def test_option_in_the_script(guarding: Cluster) -> None:
         MISPLACED + "sbatch: job.sh line 3: #SBATCH --auto-resume=1: "
         "remove it there, and on line 5 of job.sh write: srun --auto-resume=1 -n1 ./train --epochs 90\n"
     )
-    assert guarding.run(["squeue", "-h"]).stdout == ""
+    assert guarding.run(["squeue", "-h", "--states=PD,R"]).stdout == ""
 
 
 def test_option_on_sbatch_and_salloc(guarding: Cluster) -> None:

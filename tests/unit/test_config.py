@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,14 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> No
 def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["fifo", "/dev/zero", "huge"])
+def test_what_cannot_be_read_to_its_end_is_refused_at_once(tmp_path: Path, place: str) -> None:
+    path = tmp_path / place.rpartition("/")[2] if not place.startswith("/") else Path(place)
+    if place == "fifo":
+        os.mkfifo(path)
+    elif place == "huge":
+        path.write_bytes(b"#" * (2 << 20))
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(path)

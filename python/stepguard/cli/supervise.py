@@ -35,6 +35,7 @@ _HELP = f"""Usage: {_USAGE}
 
 def main(argv: Sequence[str]) -> int:
     """Runs the verb; the broad catch of the process. Returns the exit status."""
+    _open_closed_channels()
     try:
         words, command_at = _read(argv)
     except UsageError as error:
@@ -59,6 +60,15 @@ def main(argv: Sequence[str]) -> int:
             return _unguarded(words, _traceback())
         print(f"stepguard: this step is no longer guarded: {_traceback()}", file=sys.stderr, flush=True)
         return supervisor.wait_unguarded()
+
+
+def _open_closed_channels() -> None:
+    """Whoever closed stdout (>&-) must not have srun write into a pipe of ours that got its number."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, this one
 
 
 def _read(argv: Sequence[str]) -> tuple[list[str], int | None]:

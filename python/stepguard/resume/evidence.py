@@ -20,6 +20,8 @@ _TURN_S = 0.02
 # slurmctld sends a step's end to accounting a moment later.
 _ACCOUNTING_S = 2.0
 _ACCOUNTING_PAUSE_S = 0.2
+# Watches that run answer sooner than this.
+_ASK_KERNELS_S = 1.0
 _CONTROLLER_S = 120.0
 _CONTROLLER_PAUSE_S = 1.0
 _UNFINISHED = (None, "RUNNING", "PENDING", "COMPLETING", "")
@@ -52,6 +54,7 @@ def gather(
         step_state = _ask_accounting(slurm, job.id, attempt.step.id, patient=bool(findings))
     evidence = Evidence(
         status=end.status,
+        started=attempt.step is not None,
         findings=_one_a_node(findings),
         interrupted_by=end.interrupted_by,
         job_state=job_now.state if job_now and job_now.state != "RUNNING" else "",
@@ -67,24 +70,22 @@ def gather(
 def _ask_nodes(watch: WatchStep, nodes: tuple[str, ...], config: Resume) -> list[Finding]:
     """Every node answers now, or is lost: a program that fails because a peer died must not be faster than we are.
 
-    Where a watch says nothing, because it does not run, the answer of the node's kernel has to do.
+    Where a watch says nothing, because it does not run, the answer of the node's kernel has to do. A node of which
+    neither comes is lost, also when it died before the watch had ever heard it.
     """
-    end_s = time.monotonic() + config.silence_s + config.probe_s + config.evidence_s
-    watch.tick(time.monotonic())
+    begin_s = time.monotonic()
+    watch.tick(begin_s)
     seq = watch.ping()
     alive: set[str] = set()
-    ask_kernels_s = time.monotonic() + config.evidence_s
-    while time.monotonic() < end_s:
-        open_ = [name for name in watch.pulse.unanswered(seq, nodes) if name not in alive]
-        if not open_:
-            break
-        if time.monotonic() > ask_kernels_s:
-            alive |= answering({name: watch.pulse.place(name) for name in open_}, config.probe_s)
+    silent = list(nodes)
+    while silent and time.monotonic() - begin_s < config.silence_s + config.probe_s:
+        if time.monotonic() - begin_s > _ASK_KERNELS_S:
+            alive |= answering({name: watch.pulse.place(name) for name in silent}, config.probe_s)
         time.sleep(_TURN_S)
-        if watch.fileno() is not None:
-            watch.read()
+        watch.read()
         watch.tick(time.monotonic())
-    lost = [name for name in nodes if name in watch.pulse.lost()]
+        silent = [name for name in watch.pulse.unanswered(seq, nodes) if name not in alive]
+    lost = [name for name in nodes if name in silent or name in watch.pulse.lost()]
     if lost and not watch.own_link_works():
         lost = []
     return [lost_finding(name) for name in lost] + list(told_findings(watch, nodes))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
+import stat
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,21 +20,29 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = 1
-# A journal that is larger than this is not one of ours.
+# What is beyond this in a journal is not read; attempts are bounded, so it is not ours.
 _MAX_SIZE_BYTES = 16 << 20
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def directory(environment: Mapping[str, str], cluster: str, job_id: str) -> Path:
     """Where the journal of a job lies, for the user whose environment this is."""
-    state = environment.get("XDG_STATE_HOME", "")
-    home = Path(state) if state.startswith("/") else Path(environment.get("HOME", "/")) / ".local" / "state"
+    state, home = environment.get("XDG_STATE_HOME", ""), environment.get("HOME", "")
+    if not state.startswith("/"):
+        # Relative places are to be ignored (XDG Base Directory Specification), lest they are the user's directory.
+        state = f"{home if home.startswith('/') else pwd.getpwuid(os.getuid()).pw_dir}/.local/state"
     safe_cluster = re.sub(r"[^\w.-]", "_", cluster) or "cluster"
-    return home / "stepguard" / safe_cluster.lstrip(".") / job_id
+    return Path(state) / "stepguard" / safe_cluster.lstrip(".") / job_id
 
 
 def step_key(words: Sequence[str]) -> str:
     """Names a guarded step of a job by its command line, which is the same again after a requeue."""
     return f"{zlib.crc32(chr(0).join(words).encode(errors='surrogateescape')):08x}"
+
+
+def _check_regular(descriptor: int) -> None:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise OSError("not a regular file")
 
 
 class Journal:
@@ -49,8 +59,9 @@ class Journal:
         line = json.dumps(record, separators=(",", ":")) + "\n"
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.path, _APPEND, 0o600)
             try:
+                _check_regular(descriptor)
                 os.write(descriptor, line.encode())
                 os.fsync(descriptor)
             finally:
@@ -63,9 +74,10 @@ class Journal:
     def records(self) -> list[dict[str, Any]]:
         """What was written before, oldest first; lines that are damaged are left out."""
         try:
-            if self.path.stat().st_size > _MAX_SIZE_BYTES:
-                return []
-            lines = self.path.read_bytes().splitlines()
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
+                _check_regular(descriptor)
+                lines = file.read(_MAX_SIZE_BYTES).splitlines()
         except OSError:
             return []
         records = []

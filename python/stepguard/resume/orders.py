@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Orders:
+class Orders(NamedTuple):
     """What the supervisor tells its watches at the start; travels as JSON on their command line.
 
     `supervisor` is the slurmd of the supervisor's host (None on a login node, where there is none), `controllers`
@@ -30,7 +29,7 @@ class Orders:
 
     def as_text(self) -> str:
         """For the command line of the watch."""
-        return json.dumps(self.__dict__)
+        return json.dumps(self._asdict())
 
     @staticmethod
     def from_text(text: str) -> Orders:

@@ -26,6 +26,8 @@ from stepguard.slurm.protocol import SlurmClient
 _PAUSE_S = 0.3
 # Watches act one after the other by rank, so that normally only the first has to.
 _TURN_S = 1.5
+# A watch that hears nothing, although nobody is cut off, asks Slurm so often whether its step is still there.
+_QUESTION_S = 60.0
 
 
 class Orphaned:
@@ -38,9 +40,11 @@ class Orphaned:
         self._turn_s = rank * _TURN_S
         self._was_cut_off = False
         self._host_lost_since_s: float | None = None
+        self._next_question_s = time.monotonic() + _QUESTION_S
 
     def found_again(self) -> None:
         """The supervisor is heard again."""
+        self._next_question_s = time.monotonic() + _QUESTION_S
         self._was_cut_off = False
         self._host_lost_since_s = None
 
@@ -50,16 +54,18 @@ class Orphaned:
         if self._orders.supervisor is not None:
             places["supervisor"] = self._orders.supervisor
         alive = answering(places, self._orders.probe_s)
-        if alive - {"supervisor"} and self._was_cut_off and self._left_behind():
-            end_old_tasks()
-            return True
+        now_s = time.monotonic()
+        if alive - {"supervisor"} and (self._was_cut_off or now_s >= self._next_question_s):
+            self._next_question_s = now_s + _QUESTION_S
+            if self._left_behind():
+                end_old_tasks()
+                return True
         if "supervisor" in alive:
             self._host_lost_since_s = None
         elif not alive:
             self._was_cut_off = True
             self._host_lost_since_s = None
         else:
-            now_s = time.monotonic()
             self._host_lost_since_s = self._host_lost_since_s or now_s
             if self._orders.requeue and now_s - self._host_lost_since_s >= self._orders.silence_s + self._turn_s:
                 return self._requeue()

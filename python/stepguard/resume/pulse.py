@@ -58,6 +58,17 @@ class Pulse:
             node.heard_s += pause_s
             self._stop_probe(node)
 
+    def start_over(self, now_s: float) -> None:
+        """We ourselves were cut off: all silence until now is ours, and is counted anew."""
+        for node in self._nodes.values():
+            node.heard_s = max(node.heard_s, now_s)
+            node.lost = False
+            self._stop_probe(node)
+
+    def suspects(self) -> bool:
+        """Whether the kernel of any node is being asked, because its watch is silent."""
+        return any(node.probe is not None for node in self._nodes.values())
+
     def look(self, now_s: float) -> None:
         """Moves the probes on and decides which nodes are lost. Never blocks."""
         for node in self._nodes.values():

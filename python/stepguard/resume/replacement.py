@@ -12,10 +12,12 @@ from stepguard.resume.attempt import Attempt, AttemptEnd
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import node_finding
 from stepguard.resume.messages import Messages
+from stepguard.resume.reach import answering
 from stepguard.resume.situation import Situation
 from stepguard.resume.strategies import Choice, Placement, choose
 from stepguard.resume.verdict import Verdict
 from stepguard.resume.watch_step import NAME as WATCH_NAME
+from stepguard.resume.watch_step import WatchStep
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import ClusterConfig, Job
 from stepguard.slurm.srun_arguments import SrunCommand, with_overrides
@@ -26,6 +28,8 @@ _NOT_IN_USE = frozenset({"batch", "extern", "interactive"})
 _REPLACED_OPTIONS = {"exclude", "nodefile", "relative", "mem-per-cpu", "mem-per-gpu"}
 _TURN_S = 0.02
 _COUNT_AGAIN_S = 0.1
+# A living watch answers a ping sooner.
+_ASK_AGAIN_S = 0.3
 
 
 @dataclass
@@ -37,17 +41,17 @@ class Replacement:
     command: SrunCommand
     messages: Messages
     pause: Callable[[float], bool]
+    claims: Claims
     lost: set[str] = field(default_factory=set)
     _bad: dict[str, None] = field(default_factory=dict)
-    _claims: Claims | None = None
 
     def find(self, job: Job, cluster: ClusterConfig, attempt: Attempt, end: AttemptEnd, verdict: Verdict) -> Choice:
         """Chooses and carries out a strategy. Raises SlurmError while Slurm does not answer."""
         self.messages.info("Job failed - replacing nodes")
-        self._claims = self._claims or Claims(job.id)
         self.lost.update(finding.node for finding in verdict.findings if finding.lost)
-        # A spare may have died unnoticed by the step.
-        self.lost.update(name for name in attempt.watch.pulse.lost() if name in job.nodes)
+        self.lost.update(
+            _unreachable(attempt.watch, [name for name in job.nodes if name not in self.lost], self.config)
+        )
         self._bad.update(dict.fromkeys((*verdict.nodes, *self.lost)))
         step_nodes = end.step_nodes or job.nodes
         usable: tuple[str, ...] = ()
@@ -57,7 +61,7 @@ class Replacement:
             usable = self._usable(job, step_nodes, others, attempt)
             return usable[: len(step_nodes)]
 
-        self._claims.claim(choose_usable)
+        self.claims.claim(choose_usable)
         limit_s = None if job.time_left_s is None else job.time_left_s - self.config.min_time_left_s
         choice = choose(
             Situation(
@@ -78,7 +82,7 @@ class Replacement:
         )
         if isinstance(choice.outcome, Placement):
             nodes = choice.outcome.nodes
-            self._claims.claim(lambda _: nodes)
+            self.claims.claim(lambda _: nodes)
             # A node that came back (wait) is as good as any.
             self.lost.difference_update(nodes)
             for name in nodes:
@@ -100,8 +104,20 @@ class Replacement:
 
     def release(self) -> None:
         """Gives up what was claimed."""
-        if self._claims is not None:
-            self._claims.release()
+        self.claims.release()
+
+
+def _unreachable(watch: WatchStep, names: list[str], config: Resume) -> set[str]:
+    """Those of these nodes that do not answer just now: a spare may have died unnoticed, a second node a moment after
+    the first. A node whose watch is silent is asked by its kernel."""
+    seq = watch.ping()
+    end_s = time.monotonic() + _ASK_AGAIN_S
+    while watch.pulse.unanswered(seq, names) and time.monotonic() < end_s:
+        time.sleep(_TURN_S)
+        watch.read()
+    silent = {name: watch.pulse.place(name) for name in watch.pulse.unanswered(seq, names)}
+    lost = watch.pulse.lost() & set(names)
+    return lost | (silent.keys() - answering(silent, config.probe_s))
 
 
 def next_words(command: SrunCommand, placement: Placement) -> list[str]:
@@ -138,6 +154,7 @@ def await_old_processes(attempt: Attempt, placement: Placement, bound_s: float, 
             if watch.fileno() is None:
                 return
             watch.read()
+            watch.tick(time.monotonic())
         if watch.pulse.emptied(seq, survivors):
             return
         time.sleep(_COUNT_AGAIN_S)

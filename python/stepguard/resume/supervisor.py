@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from stepguard.config import Config
 from stepguard.errors import SlurmError
 from stepguard.resume import journal as journals
 from stepguard.resume.attempt import Attempt, AttemptEnd, Stdio
+from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
 from stepguard.resume.journal import Journal
 from stepguard.resume.limits import Limits
@@ -69,7 +71,14 @@ class Supervisor:
         self._journal = self._open_journal()
         number = self._journal.earlier_attempts()
         self._limits = Limits(self.config.resume, resumes=number)
-        self._replacement = Replacement(self.config.resume, self.slurm, self.command, self.messages, self._pause)
+        self._replacement = Replacement(
+            self.config.resume,
+            self.slurm,
+            self.command,
+            self.messages,
+            self._pause,
+            Claims(self._journal.path.with_name(f"claims-{os.uname().nodename}"), self.messages.error),
+        )
         if number:
             self.messages.info(f"the job was requeued, Attempt number: {number}")
         words: Sequence[str] = self.command.words

@@ -8,8 +8,8 @@ if configured, the network) failed. Whatever a person or Slurm's own policy ende
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Cause(Enum):
@@ -24,8 +24,7 @@ class Cause(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One sign of a fault on one node.
 
     `source` says who saw it (silence, slurm, fault-file, agent), `action` what the node needs (replace, reboot,
@@ -39,17 +38,18 @@ class Finding:
     lost: bool = False
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """All that is known about the end of one attempt.
 
-    `status` is srun's exit status (negative: the signal that ended srun). `interrupted_by` is the signal with
-    which somebody asked us to stop, None when nobody did. `job_state` is Slurm's word for a job that no longer
-    runs (else empty), `step_state` accounting's word for the step (empty when it did not say). `flapped` are nodes that
-    were out of reach for a while and answer again. `ended_by_us`: the attempt was ended for the findings' sake.
+    `status` is srun's exit status (negative: the signal that ended srun), `started` whether it became a step.
+    `interrupted_by` is the signal with which somebody asked us to stop, None when nobody did. `job_state` is Slurm's
+    word for a job that no longer runs (else empty), `step_state` accounting's word for the step (empty when it did
+    not say). `flapped` are nodes that were out of reach for a while and answer again. `ended_by_us`: the attempt was
+    given up for the findings' sake. `blind`: nobody could be asked.
     """
 
     status: int
+    started: bool = True
     findings: tuple[Finding, ...] = ()
     interrupted_by: int | None = None
     job_state: str = ""
@@ -60,8 +60,7 @@ class Evidence:
     blind: bool = False
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What the end of an attempt means; `nodes` are to blame and must not be used again."""
 
     cause: Cause
@@ -86,12 +85,15 @@ _STATE_CAUSES = {
     "SUSPENDED": (Cause.PREEMPTED, "was suspended"),
 }
 
+_CANCELLING = {signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM}
+
 
 def judge(evidence: Evidence) -> Verdict:
     """The one verdict on an attempt that did not end with status 0."""
     for what, state in (("the job", evidence.job_state), ("the step", evidence.step_state)):
-        # What we ended ourselves is CANCELLED in Slurm's books too.
-        if state in _STATE_CAUSES and not (what == "the step" and evidence.ended_by_us):
+        if what == "the step" and _not_by_a_person(evidence):
+            continue
+        if state in _STATE_CAUSES:
             cause, text = _STATE_CAUSES[state]
             return Verdict(cause, f"{what} {text}")
     if evidence.job_state:
@@ -110,14 +112,24 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Cause.NETWORK, "out of reach for a while: " + ", ".join(evidence.flapped))
     if evidence.blind:
         return Verdict(Cause.UNKNOWN, "neither Slurm nor the nodes could be asked")
-    return Verdict(Cause.APPLICATION, f"{_ended(evidence.status)}, and its nodes are healthy")
+    return Verdict(Cause.APPLICATION, f"{_ended(evidence.status, evidence.started)}, and its nodes are healthy")
 
 
-def _ended(status: int) -> str:
+def _not_by_a_person(evidence: Evidence) -> bool:
+    """Whether a step that is CANCELLED in Slurm's books was so by us, or by srun, which does that when it cannot
+    launch on a node that has just died. scancel shows in the status: its signal ended the tasks."""
+    if evidence.ended_by_us:
+        return True
+    by_signal = evidence.status < 0 or evidence.status - 128 in _CANCELLING
+    return evidence.step_state == "CANCELLED" and not by_signal and any(f.lost for f in evidence.findings)
+
+
+def _ended(status: int, started: bool) -> str:
+    who = "the program" if started else "srun"
     if status < 0:
         return f"srun was ended by {signal.Signals(-status).name}"
     if 128 < status < 128 + signal.NSIG:
         number = status - 128
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        return f"the program was ended by {name}"
-    return f"the program ended with status {status}"
+        return f"{who} was ended by {name}"
+    return f"{who} ended with status {status}"

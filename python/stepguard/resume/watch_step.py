@@ -19,13 +19,15 @@ from stepguard.errors import ProcessError
 from stepguard.resume.messages import Messages
 from stepguard.resume.orders import Orders
 from stepguard.resume.pulse import Pulse
-from stepguard.resume.reach import answering
+from stepguard.resume.reach import Probe, answering
 
 NAME = "stepguard-watch"
 # What the watch needs of the user's environment; everything of Slurm's in it would shape this step too.
 _KEPT = ("HOME", "PATH", "LANG", "XDG_STATE_HOME", "STEPGUARD_CONFIG", "SLURM_CONF", "SLURM_JWT")
 _FIRST_RETRY_S = 2.0
 _LAST_RETRY_S = 60.0
+# A slurmctld that says nothing for so long cannot be reached from here.
+_LINK_S = 0.5
 
 
 class WatchStep:
@@ -48,6 +50,7 @@ class WatchStep:
         self._next_start_s = 0.0
         self._seq = 0
         self._next_ping_s = 0.0
+        self._link_probes: list[Probe] = []
         self.step_id = "-"
         self.pulse = Pulse(config, places, time.monotonic())
 
@@ -126,6 +129,8 @@ class WatchStep:
 
     def read(self) -> None:
         """Takes what the nodes said. Never blocks."""
+        if self._from_nodes < 0:
+            return
         try:
             received = os.read(self._from_nodes, 1 << 16)
         except BlockingIOError:
@@ -155,6 +160,29 @@ class WatchStep:
         if now_s >= self._next_ping_s:
             self.ping()
         self.pulse.look(now_s)
+        self._check_own_link(now_s)
+
+    def _check_own_link(self, now_s: float) -> None:
+        """When nodes fall silent, a slurmctld must answer too, or it is this host that is cut off.
+
+        Asked when the first node becomes suspect, a second before any is given up: after a cut of our own that heals
+        just then, `own_link_works` alone would come too late.
+        """
+        if not self.pulse.suspects() or not self._orders.controllers:
+            self._close_link_probes()
+            return
+        if not self._link_probes:
+            self._link_probes = [Probe(*place) for place in self._orders.controllers]
+        elif any(probe.result() for probe in self._link_probes):
+            return
+        elif now_s - self._link_probes[0].started_s > _LINK_S:
+            self.pulse.start_over(now_s)
+            self._close_link_probes()
+
+    def _close_link_probes(self) -> None:
+        for probe in self._link_probes:
+            probe.close()
+        self._link_probes = []
 
     def own_link_works(self) -> bool:
         """Whether a slurmctld answers: if not, it is this host that is cut off, not all the others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -67,3 +68,21 @@ def test_directory_is_the_owners_and_cannot_be_left(tmp_path: Path) -> None:
     assert directory({"HOME": "/home/a"}, "c1", "71") == Path("/home/a/.local/state/stepguard/c1/71")
     assert directory({"XDG_STATE_HOME": str(tmp_path)}, "../../x", "71").is_relative_to(tmp_path / "stepguard")
     assert os.pardir not in directory({"HOME": "/h"}, "..", "71").parts
+
+
+def test_relative_places_are_ignored() -> None:
+    own_home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    for environment in ({"XDG_STATE_HOME": "state", "HOME": ""}, {"HOME": "here"}, {}):
+        assert directory(environment, "c", "71") == own_home / ".local/state/stepguard/c/71"
+
+
+def test_a_pipe_or_a_device_in_its_place_blocks_nobody(tmp_path: Path) -> None:
+    fifo, device = tmp_path / "fifo", tmp_path / "device"
+    os.mkfifo(fifo)
+    device.symlink_to("/dev/zero")
+    for path in (fifo, device):
+        told: list[str] = []
+        journal = Journal(path, KEY, 0, told.append)
+        journal.write("start", attempt=0)
+        assert len(told) == 1
+        assert journal.records() == []

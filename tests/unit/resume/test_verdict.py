@@ -22,6 +22,9 @@ FAILED_GPU = Finding("n3", "fault-file", "replace", "XID 79")
         (Evidence(status=1, findings=(LOST,)), Cause.HARDWARE),
         (Evidence(status=1, findings=(LOST,), ended_by_us=True, step_state="CANCELLED"), Cause.HARDWARE),
         (Evidence(status=143, findings=(LOST,), step_state="CANCELLED"), Cause.CANCELLED),
+        # srun gives up a step that it cannot launch on a node that has just died (status 233 on 22.05.8).
+        (Evidence(status=233, findings=(LOST,), step_state="CANCELLED"), Cause.HARDWARE),
+        (Evidence(status=233, findings=(FAILED_GPU,), step_state="CANCELLED"), Cause.CANCELLED),
         (Evidence(status=1, findings=(LOST,), job_state="CANCELLED"), Cause.CANCELLED),
         (Evidence(status=1, findings=(LOST,), job_state="TIMEOUT"), Cause.TIME_LIMIT),
         (Evidence(status=1, findings=(LOST,), job_state="NODE_FAIL"), Cause.CANCELLED),

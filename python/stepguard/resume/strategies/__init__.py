@@ -7,8 +7,7 @@ in [resume] strategies, whose order is the order of trying.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stepguard.errors import SlurmError
 from stepguard.resume.situation import Situation, told
@@ -41,8 +40,7 @@ ALL: dict[str, Strategy] = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What was chosen: the strategy's name ("" when none was left), its outcome, and why the others were not."""
 
     name: str

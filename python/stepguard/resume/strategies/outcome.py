@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """The nodes on which the next attempt runs, in the job's order."""
 
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Requeued:
+class Requeued(NamedTuple):
     """The job is back in the queue; this run of it is over."""
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(NamedTuple):
     """It was tried and did not work."""
 
     why: str
