@@ -63,8 +63,9 @@ class Resume:
     silence_s: float = _at_least(0.5, 3.0)
     # A silent node whose slurmd does not answer a TCP connection for this long is lost.
     probe_s: float = _at_least(0.1, 1.0)
-    # What a failed program's nodes get to show a hardware fault before it is the program's own.
-    evidence_s: float = _at_least(0, 2.0)
+    # A batch host that all others cannot reach for this long is lost: they have the job requeued. Slurm frees the job
+    # from it after SlurmdTimeout anyway, so there is no hurry, and a cable may be plugged in again.
+    batch_host_s: float = _at_least(0, 20.0)
     # Between SIGTERM and SIGKILL for the tasks of an attempt that is ended; 0 sends SIGKILL at once.
     term_grace_s: float = _at_least(0, 0.0)
     # How long the old tasks may take to disappear from the surviving nodes.

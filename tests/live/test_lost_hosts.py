@@ -30,7 +30,7 @@ def test_the_batch_host_dies_and_the_job_is_requeued_without_it() -> None:
     # Slurm frees a requeued job from a dead node only when it is DOWN, and delays it by the credential's lifetime.
     quick = {"SlurmdTimeout": "10", "AuthInfo": "cred_expire=5", "SchedulerParameters": "sched_min_interval=100000"}
     with guarded_lab(5, **quick) as lab:
-        job = new_job(lab)
+        job = new_job(lab, resume="batch_host_s = 3")
         job.submit(f"srun --auto-resume=1 -N3 -n3 {job.ring(120)}", "-N4", "--exclusive", "--open-mode=append")
         before = job.await_steps(10)
         lab.power_off("n1")

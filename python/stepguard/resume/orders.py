@@ -23,6 +23,7 @@ class Orders(NamedTuple):
     controllers: tuple[tuple[str, int], ...]
     silence_s: float
     probe_s: float
+    batch_host_s: float
     fault_file: str
     journal: str
     step_key: str

@@ -67,7 +67,7 @@ class Orphaned:
             self._host_lost_since_s = None
         else:
             self._host_lost_since_s = self._host_lost_since_s or now_s
-            if self._orders.requeue and now_s - self._host_lost_since_s >= self._orders.silence_s + self._turn_s:
+            if self._orders.requeue and now_s - self._host_lost_since_s >= self._orders.batch_host_s + self._turn_s:
                 return self._requeue()
         time.sleep(_PAUSE_S)
         return False

@@ -253,6 +253,7 @@ class Supervisor:
             controllers=cluster.slurmctld_places,
             silence_s=self.config.resume.silence_s,
             probe_s=self.config.resume.probe_s,
+            batch_host_s=self.config.resume.batch_host_s,
             fault_file=self.config.resume.fault_file,
             journal=str(self._journal.path),
             step_key=journals.step_key(self.command.words),
