@@ -24,7 +24,7 @@ def check_timing(cluster: ClusterConfig, resume: Resume) -> Result:
     if timeout_s == 0:
         return ok(check, f"{ours}; Slurm alone never gives one up (SlurmdTimeout=0)")
     # The time in which the job must have left the node behind: with what a person would call a margin.
-    if timeout_s < 2 * (resume.silence_s + resume.probe_s):
+    if timeout_s < 3 * (resume.silence_s + resume.probe_s):
         found = f"{ours}, and Slurm may end the job before that is acted upon (SlurmdTimeout={timeout_s})"
         return warn(check, found, "raise SlurmdTimeout (300 is its default), or lower [resume] silence_s")
     return ok(check, f"{ours}; Slurm alone needs more than {timeout_s} s (SlurmdTimeout)")
