@@ -38,11 +38,17 @@ def _up(options: argparse.Namespace) -> int:
     settings = dict(line.split("=", 1) for line in options.conf)
     plugstack = options.plugstack.read_text() if options.plugstack else ""
     with Cluster(options.nodes, options.gpus, settings, plugstack, options.prefix, options.release) as lab:
-        print(f"Slurm {lab.release.version}: {', '.join(lab.nodes)} are idle. Shared directory: {lab.shared}")
         print(
-            f"Enter with: python -m lab shell --lab {lab.shared.parent}   (--host ctl|login|n1…, --user root|alice|bob)"
+            f"Slurm {lab.release.version}: {', '.join(lab.nodes)} are idle. Shared directory: {lab.shared}", flush=True
         )
-        print(f"Words: {', '.join(_WORDS)}, with a node's name where one is needed. Ctrl-C or Ctrl-D ends the lab.")
+        print(
+            f"Enter with: python -m lab shell --lab {lab.shared.parent}   (--host ctl|login|n1…, --user root|alice|bob)",
+            flush=True,
+        )
+        print(
+            f"Words: {', '.join(_WORDS)}, with a node's name where one is needed. Ctrl-C or Ctrl-D ends the lab.",
+            flush=True,
+        )
         try:
             for line in sys.stdin:
                 _obey(lab, line.split())
@@ -55,7 +61,7 @@ def _obey(lab: Cluster, words: list[str]) -> None:
     if not words:
         return
     if words[0] not in _WORDS:
-        print(f"not one of {', '.join(_WORDS)}: {words[0]}")
+        print(f"not one of {', '.join(_WORDS)}: {words[0]}", flush=True)
         return
     try:
         said = getattr(lab, words[0])(*words[1:])
