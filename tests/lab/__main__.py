@@ -42,7 +42,7 @@ def _up(options: argparse.Namespace) -> int:
             f"Slurm {lab.release.version}: {', '.join(lab.nodes)} are idle. Shared directory: {lab.shared}", flush=True
         )
         print(
-            f"Enter with: python -m lab shell --lab {lab.shared.parent}   (--host ctl|login|n1…, --user root|alice|bob)",
+            f"Enter with: python -m lab shell --lab {lab.shared.parent}   (--host ctl|login|n1, --user root|bob)",
             flush=True,
         )
         print(
