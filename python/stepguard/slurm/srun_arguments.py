@@ -113,11 +113,6 @@ class SrunCommand:
         return self.value("input")
 
     @property
-    def job_name(self) -> str:
-        """-J on the command line."""
-        return self.value("job-name")
-
-    @property
     def job_id(self) -> str:
         """--jobid on the command line."""
         return self.value("jobid")
