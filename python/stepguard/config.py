@@ -41,7 +41,7 @@ def _absolute_path(default: str) -> Any:
     return field(default=default, metadata={"absolute": True})
 
 
-STRATEGIES = ("spare", "expand", "wait", "shrink", "requeue")
+STRATEGIES = ("spare", "expand", "splice", "wait", "shrink", "requeue")
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,13 @@ class Resume:
     wait_s: float = _at_least(0, 600.0)
     # expand: how long the helper job may stay in the queue.
     expand_s: float = _at_least(1, 60.0)
+    # splice: how long the helper job may stay in the queue; 0 switches it off.
+    splice_wait: float = _at_least(0, 120.0)
+    # Which programs find their place in MPI's own way (PMI), and so can neither be spliced nor keep their ranks:
+    # auto: those with another --mpi (or MpiDefault) than none; never: none of them, whatever --mpi says.
+    pmi: str = _one_of("auto", "auto", "never")
+    # After a node was replaced all others keep their ranks, where the program is not started through PMI.
+    keep_ranks: bool = True
     # Less time than this left in the job is not worth a resume.
     min_time_left_s: float = _at_least(0, 60.0)
     # A drained node counts as faulty when its reason matches one of these (regular expressions, no case).

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt: the real srun with its watch beside it, from start to end."""
+"""One attempt: the real srun (of a spliced step, several) with its watch beside it, from start to end."""
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import stat
 import termios
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from stepguard import process
 from stepguard.config import Resume
 from stepguard.errors import SlurmError
+from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
+from stepguard.resume.parts import Part, Plan
 from stepguard.resume.signals import ENDING, SignalInbox
 from stepguard.resume.verdict import Finding
-from stepguard.resume.watch_step import WatchStep
 from stepguard.slurm.protocol import SlurmClient
-from stepguard.slurm.records import Step
 
 # How often the loop turns over: while all is well, and while a node is overdue.
 _CALM_S = 0.25
@@ -32,14 +32,13 @@ _STOPPED_S = 1.5
 # srun has ended for a signal if it ended so soon after it. One Ctrl-C alone only asks srun for its status.
 _ENDS_WITHIN_S = {signal.SIGINT: 10.0}
 _ENDS_WITHIN_DEFAULT_S = 60.0
-# When to ask Slurm which step our srun has become: soon, then ever more rarely while it waits for resources.
-_FIRST_LOOKUP_S = 0.05
-_LAST_LOOKUP_S = 30.0
 # How long slurmctld gets to take note of the end of a step: 0.1 to 0.25 s is usual. From this many nodes on, their
 # slurmstepds report along a tree, in which the parent of a dead one waits for it for a minute.
 _LET_GO_S = 1.0
 _LET_GO_POLL_S = 0.03
 _TREE_NODES = 7
+# A program that cleans its environment never shows what it was told.
+_ASK_TASKS = 20
 
 
 @dataclass
@@ -85,28 +84,28 @@ class Stdio:
 
 @dataclass
 class Attempt:
-    """One run of srun. `words` is its command line; the watch is made, by `make_watch`, once the step exists."""
+    """One run of the step. The watch is made, by `make_watch`, once the step exists.
 
-    words: Sequence[str]
-    environment: Mapping[str, str]
-    job_id: str
+    `logical_step_id` is the SLURM_STEP_ID that the tasks see where it is not that of their srun's step.
+    """
+
+    plans: Sequence[Plan]
     slurm: SlurmClient
     inbox: SignalInbox
-    make_watch: Callable[[], WatchStep]
+    make_watch: Callable[[], Lookout]
     config: Resume
     messages: Messages
-    step: Step | None = None
+    logical_step_id: str = ""
+    parts: list[Part] = field(default_factory=list)
     running_after_s: float | None = None
     _started_s: float = 0.0
-    _child: process.Child | None = None
-    _next_lookup_s: float = 0.0
-    _lookup_pause_s: float = _FIRST_LOOKUP_S
+    _tasks_asked: int = 0
     _let_go: bool | None = None
     _received: dict[int, float] = field(default_factory=dict)
 
     @cached_property
-    def watch(self) -> WatchStep:
-        """The watch step beside this attempt. It is made at first need: not before the user's own step runs."""
+    def watch(self) -> Lookout:
+        """The watch beside this attempt. It is made at first need: not before the user's own step runs."""
         return self.make_watch()
 
     def stop_watch(self) -> None:
@@ -114,48 +113,69 @@ class Attempt:
         if "watch" in self.__dict__:
             self.watch.stop()
 
+    @property
+    def started(self) -> bool:
+        """Whether every srun has become a step."""
+        return bool(self.parts) and all(part.step is not None for part in self.parts)
+
+    @property
+    def step_id(self) -> str:
+        """The step's id as its tasks see it, "" before it is known."""
+        first = next((part.step for part in self.parts if part.step and not part.plan.helper), None)
+        return self.logical_step_id or (first.id if first else "")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of all parts; () until the step is known."""
+        return tuple(name for part in self.parts if part.step for name in part.step.nodes) if self.started else ()
+
     def run(self) -> AttemptEnd:
-        """Runs to the end: srun's own, or ours when hardware under the step has failed."""
-        self._started_s = time.monotonic()
-        self._next_lookup_s = self._started_s + _FIRST_LOOKUP_S
-        self._child = process.spawn(self.words, env=self.environment)
-        last_s = self._started_s
-        while self._child.poll() is None:
-            findings = self._faults_under_step() if self.step else ()
+        """Runs to the end: its sruns' own, or ours when hardware under the step has failed."""
+        last_s = self._started_s = time.monotonic()
+        for plan in self.plans:
+            self.parts.append(Part.start(plan))
+        while self._goes_on():
+            findings = self._faults_under_step() if self.started else ()
             if findings:
                 return self._given_up(findings)
-            self._turn(self._child.pidfd)
+            self._turn()
             now_s = time.monotonic()
-            if self.step is not None and now_s - last_s > _STOPPED_S:
+            if self.started and now_s - last_s > _STOPPED_S:
                 self.watch.pulse.excuse(now_s - last_s)
             last_s = now_s
-            if self.step is None and now_s >= self._next_lookup_s:
-                self._look_up_step(now_s)
-            if self.step is not None:
-                self.watch.tick(now_s)
-        return AttemptEnd(self._child.status or 0, self._ran_s(), self._nodes(), self._interruption())
+            if not self.started:
+                self._look_up_steps(now_s)
+            if self.started:
+                self.watch.tick(now_s, self._question())
+        return AttemptEnd(self._status(), self._ran_s(), self.nodes, self._interruption())
+
+    def _goes_on(self) -> bool:
+        """Whether no part has failed and not all have ended: a part that fails ends the others."""
+        statuses = [part.status() for part in self.parts]
+        return None in statuses and all(status in (None, 0) for status in statuses)
+
+    def _status(self) -> int:
+        """The worst of the parts that have ended, as srun gives that of its tasks."""
+        statuses = [part.status() or 0 for part in self.parts]
+        return max(statuses, key=lambda status: 128 - status if status < 0 else status)
 
     def _ran_s(self) -> float:
         return time.monotonic() - self._started_s
 
-    def _nodes(self) -> tuple[str, ...]:
-        return self.step.nodes if self.step else ()
-
-    def _turn(self, pidfd: int) -> None:
+    def _turn(self) -> None:
         """Waits for the next thing to happen and serves signals and answers."""
-        wanted = [pidfd, self.inbox.fileno()]
-        watch_fd = self.watch.fileno() if self.step is not None else None
-        if watch_fd is not None:
-            wanted.append(watch_fd)
-        ready = select.select(wanted, [], [], self._timeout_s())[0]
-        if watch_fd in ready:
+        wanted = [part.child.pidfd for part in self.parts if part.status() is None]
+        watched = self.watch.filenos() if self.started else []
+        ready = select.select([*wanted, *watched, self.inbox.fileno()], [], [], self._timeout_s())[0]
+        if any(fd in ready for fd in watched):
             self.watch.read()
         if self.inbox.fileno() in ready:
             self.relay_signals()
 
     def _timeout_s(self) -> float:
-        if self.step is None:
-            return max(0.01, min(_CALM_S, self._next_lookup_s - time.monotonic()))
+        if not self.started:
+            due_s = min(due for part in self.parts if (due := part.lookup_due_s()) is not None)
+            return max(0.01, min(_CALM_S, due_s - time.monotonic()))
         return _ALERT_S if self.watch.pulse.overdue(time.monotonic()) else _CALM_S
 
     def relay_signals(self) -> None:
@@ -163,8 +183,9 @@ class Attempt:
         for number, from_terminal in self.inbox.take():
             if number in ENDING:
                 self._received[number] = time.monotonic()
-            if self._child is not None and not from_terminal:
-                self._child.send_signal(number)
+            for part in self.parts:
+                if not from_terminal:
+                    part.child.send_signal(number)
             if number == signal.SIGTSTP:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
@@ -175,33 +196,29 @@ class Attempt:
                 return number
         return None
 
-    def _look_up_step(self, now_s: float) -> None:
-        """Finds the step that our srun has become, by srun's pid, and starts the watch."""
-        assert self._child is not None
-        self._next_lookup_s = now_s + self._lookup_pause_s
-        self._lookup_pause_s = min(self._lookup_pause_s * 2, _LAST_LOOKUP_S)
+    def _look_up_steps(self, now_s: float) -> None:
+        """Finds the steps that our sruns have become, and starts the watch."""
+        due = [part for part in self.parts if (due_s := part.lookup_due_s()) is not None and now_s >= due_s]
         try:
-            steps = self.slurm.steps(self.job_id)
-            watch = self.watch
+            watch = self.watch if due else None
+            for part in due:
+                part.look_up_step(self.slurm, now_s)
         except SlurmError:
             return  # slurmctld restarts: asked again at the next look-up
-        host = os.uname().nodename.partition(".")[0]
-        for step in steps:
-            if (
-                step.srun_pid == self._child.pid
-                and step.srun_host.partition(".")[0] == host
-                and step.nodes
-                and step.id.isdigit()
-            ):
-                self.running_after_s = self._ran_s()
-                self.messages.step_id = step.id
-                watch.step_id = step.id
-                self.step = step
-                return
+        if watch is not None and self.started:
+            self.running_after_s = self._ran_s()
+            self.messages.step_id = watch.step_id = self.step_id
+
+    def _question(self) -> str:
+        """The nodes are asked for what their tasks were told until each has said it, within reason."""
+        if self._tasks_asked >= _ASK_TASKS or len(self.watch.pulse.tasks(self.nodes)) == len(self.nodes):
+            return "-"
+        self._tasks_asked += 1
+        return "tasks"
 
     def _faults_under_step(self) -> tuple[Finding, ...]:
         """Nodes of the step that are lost or have told of a fault that hangs or ends the program."""
-        nodes = self._nodes()
+        nodes = self.nodes
         lost = [name for name in nodes if name in self.watch.pulse.lost()]
         if lost and not self.watch.own_link_works():
             self.watch.pulse.start_over(time.monotonic())
@@ -212,63 +229,63 @@ class Attempt:
         """The attempt is lost, and still to be ended: `end` comes after the bad nodes have left the job."""
         now_s = time.monotonic()
         silent_s = max((self.watch.pulse.silence_s(f.node, now_s) for f in findings if f.lost), default=0.0)
-        return AttemptEnd(1, self._ran_s(), self._nodes(), self._interruption(), findings, silent_s)
+        return AttemptEnd(1, self._ran_s(), self.nodes, self._interruption(), findings, silent_s)
 
     def end(self) -> bool:
-        """Ends the step and its srun, if they have not ended; whether slurmctld has let go of the step.
+        """Ends the step and its sruns, if they have not ended; whether slurmctld has let go of the step.
 
         To be called after the job was shrunk: only then does slurmctld take the survivors' word for the end of the
         whole step. Before, a step with a dead node stays RUNNING in its books and keeps CPUs and memory until the
         node is DOWN (22.05.8). srun must live until then, for each slurmstepd tries for 2 s to tell it of its tasks.
         """
-        assert self._child is not None
-        if self.step is None:
-            return True
         if self._let_go is not None:
             return self._let_go
-        if self._child.poll() is None:
+        if len(self.parts) > 1:
+            self._look_up_steps(math.inf)
+        running = [part for part in self.parts if part.status() is None and part.step is not None]
+        if running:
             if self.config.term_grace_s > 0:
-                self._cancel("TERM")
-                self._wait_child(self.config.term_grace_s)
-            self._cancel(None)
+                self._cancel(running, "TERM")
+                self._wait(running, self.config.term_grace_s)
+            self._cancel(running, None)
         self._let_go = self._await_let_go()
-        if self._child.poll() is None:
-            self._child.send_signal(signal.SIGKILL)
-            self._child.reap()
+        for part in self.parts:
+            if part.step is not None or len(self.parts) > 1:
+                part.kill()
         return self._let_go
 
     def _await_let_go(self) -> bool:
-        assert self.step is not None
-        end_s = time.monotonic() + (_LET_GO_S if len(self.step.nodes) < _TREE_NODES else 0)
-        while True:
+        stepped = [part for part in self.parts if part.step is not None]
+        is_tree = any(len(part.step.nodes) >= _TREE_NODES for part in stepped if part.step)
+        end_s = time.monotonic() + (0 if is_tree else _LET_GO_S)
+        while stepped:
             try:
-                if all(step.id != self.step.id for step in self.slurm.steps(self.job_id)):
-                    return True
+                stepped = [part for part in stepped if part.has_step(self.slurm)]
             except SlurmError:
                 return False
-            if time.monotonic() > end_s:
+            if stepped and time.monotonic() > end_s:
                 return False
-            time.sleep(_LET_GO_POLL_S)
+            if stepped:
+                time.sleep(_LET_GO_POLL_S)
+        return True
 
     def wait_out(self) -> int:
-        """Waits for srun's end and passes signals on, nothing more; its exit status."""
-        assert self._child is not None
-        while self._child.poll() is None:
-            self._turn(self._child.pidfd)
-        return self._child.status or 0
+        """Waits for the sruns' end and passes signals on, nothing more; the exit status."""
+        while any(part.status() is None for part in self.parts):
+            self._turn()
+        return self._status()
 
-    def _cancel(self, name: str | None) -> None:
-        assert self.step is not None
-        try:
-            self.slurm.cancel_step(self.job_id, self.step.id, name)
-        except SlurmError as error:
-            self.messages.error(f"the step cannot be ended through Slurm: {error}")
+    def _cancel(self, parts: Sequence[Part], name: str | None) -> None:
+        for part in parts:
+            try:
+                part.cancel(self.slurm, name)
+            except SlurmError as error:
+                self.messages.error(f"the step cannot be ended through Slurm: {error}")
 
-    def _wait_child(self, seconds: float) -> None:
-        assert self._child is not None
+    def _wait(self, parts: Sequence[Part], seconds: float) -> None:
         end_s = time.monotonic() + seconds
-        while self._child.poll() is None and time.monotonic() < end_s:
-            self._turn(self._child.pidfd)
+        while any(part.status() is None for part in parts) and time.monotonic() < end_s:
+            self._turn()
 
 
 def lost_finding(name: str) -> Finding:
@@ -276,7 +293,7 @@ def lost_finding(name: str) -> Finding:
     return Finding(name, "silence", "reboot", "does not answer", lost=True)
 
 
-def told_findings(watch: WatchStep, nodes: Sequence[str]) -> tuple[Finding, ...]:
+def told_findings(watch: Lookout, nodes: Sequence[str]) -> tuple[Finding, ...]:
     """The findings that those nodes told of themselves."""
     return tuple(
         Finding(name, source, action, f"{text} ({source})")

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stepguard.config import Resume
-from stepguard.errors import SlurmError
+from stepguard.errors import SlurmError, SlurmRefused
 from stepguard.resume.attempt import Attempt, AttemptEnd, lost_finding, told_findings
+from stepguard.resume.helper_job import HelperJob
+from stepguard.resume.lookout import Lookout
 from stepguard.resume.reach import answering
 from stepguard.resume.verdict import Evidence, Finding
-from stepguard.resume.watch_step import WatchStep
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import Job, Node
 
@@ -28,11 +29,19 @@ _UNFINISHED = (None, "RUNNING", "PENDING", "COMPLETING", "")
 
 
 def gather(
-    slurm: SlurmClient, config: Resume, job: Job, attempt: Attempt, end: AttemptEnd, pause: Callable[[float], bool]
+    slurm: SlurmClient,
+    config: Resume,
+    job: Job,
+    attempt: Attempt,
+    end: AttemptEnd,
+    helpers: Sequence[HelperJob],
+    ended_by_watch: Callable[[str], bool],
+    pause: Callable[[float], bool],
 ) -> tuple[Evidence, Job | None]:
     """The evidence on an attempt that did not end well, and the job as Slurm has it now (None: Slurm is silent).
 
-    A slurmctld that is being restarted is waited for where hardware failed; `pause` waits, and says whether to go on.
+    `ended_by_watch` says of a helper job whether a watch ended it. A slurmctld that is being restarted is waited for
+    where hardware failed; `pause` waits, and says whether to go on.
     """
     nodes = end.step_nodes or job.nodes
     findings = list(end.findings)
@@ -45,16 +54,22 @@ def gather(
         watch = attempt.watch
     except SlurmError:
         return Evidence(end.status, interrupted_by=end.interrupted_by, blind=True), job_now
+    helper_state = ""
     if not findings and not over:
         findings += _ask_nodes(watch, nodes, config)
+        ended, helper_state = _ask_helpers(slurm, helpers, ended_by_watch)
+        findings += ended
     findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
     ended_by_us = bool(end.findings)
-    step_state = None
-    if not ended_by_us and not over and attempt.step is not None:
-        step_state = _ask_accounting(slurm, job.id, attempt.step.id, patient=bool(findings))
+    step_state: str | None = helper_state
+    if not ended_by_us and not over and attempt.started and not helper_state:
+        # The part that failed first: the others may still run.
+        part = next((part for part in attempt.parts if part.status()), attempt.parts[0])
+        step_id = part.step.id if part.step else ""
+        step_state = _ask_accounting(slurm, part.plan.job_id, step_id, patient=bool(findings))
     evidence = Evidence(
         status=end.status,
-        started=attempt.step is not None,
+        started=attempt.started,
         findings=_one_a_node(findings),
         interrupted_by=end.interrupted_by,
         job_state=job_now.state if job_now and job_now.state != "RUNNING" else "",
@@ -62,12 +77,12 @@ def gather(
         time_left_s=job_now.time_left_s if job_now else None,
         flapped=tuple(name for name in watch.pulse.flapped() if name in nodes),
         ended_by_us=ended_by_us,
-        blind=job_now is None and watch.fileno() is None,
+        blind=job_now is None and not watch.runs(),
     )
     return evidence, job_now
 
 
-def _ask_nodes(watch: WatchStep, nodes: tuple[str, ...], config: Resume) -> list[Finding]:
+def _ask_nodes(watch: Lookout, nodes: tuple[str, ...], config: Resume) -> list[Finding]:
     """Every node answers now, or is lost: a program that fails because a peer died must not be faster than we are.
 
     Where a watch says nothing, because it does not run, the answer of the node's kernel has to do. A node of which
@@ -89,6 +104,29 @@ def _ask_nodes(watch: WatchStep, nodes: tuple[str, ...], config: Resume) -> list
     if lost and not watch.own_link_works():
         lost = []
     return [lost_finding(name) for name in lost] + list(told_findings(watch, nodes))
+
+
+def _ask_helpers(
+    slurm: SlurmClient, helpers: Sequence[HelperJob], ended_by_watch: Callable[[str], bool]
+) -> tuple[list[Finding], str]:
+    """Helpers that Slurm has taken from us are lost like their nodes; one that a person cancelled ends the step.
+
+    That is told by the second value, CANCELLED in the words of accounting.
+    """
+    findings: list[Finding] = []
+    for helper in helpers:
+        try:
+            state = slurm.job(helper.id).state
+        except SlurmRefused:
+            state = "gone"
+        except SlurmError:
+            continue
+        if state == "CANCELLED" and not ended_by_watch(helper.id):
+            return [], state
+        if state not in ("RUNNING", "CONFIGURING"):
+            text = f"its helper job {helper.id} has ended ({state})"
+            findings += [Finding(name, "helper", "check", text) for name in helper.nodes]
+    return findings, ""
 
 
 def _ask_slurm(slurm: SlurmClient, job: Job, nodes: tuple[str, ...]) -> tuple[Job | None, list[Node]]:

@@ -13,9 +13,11 @@ class Orders(NamedTuple):
     `supervisor` is the slurmd of the supervisor's host (None on a login node, where there is none), `controllers`
     are the slurmctlds, each as (address, port).
     `requeue`: a batch job that may be requeued when its batch host is lost. `journal` is where to say so.
+    `helper_id` is the helper job that is watched, "" for the job itself; it ends when nobody needs it any more.
     """
 
     job_id: str
+    helper_id: str
     restart_count: int
     requeue: bool
     supervisor_node: str
@@ -27,6 +29,11 @@ class Orders(NamedTuple):
     fault_file: str
     journal: str
     step_key: str
+
+    @property
+    def watched_job_id(self) -> str:
+        """The job in which this watch runs."""
+        return self.helper_id or self.job_id
 
     def as_text(self) -> str:
         """For the command line of the watch."""

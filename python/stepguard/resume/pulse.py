@@ -26,6 +26,8 @@ class _Node:
     lost: bool = False
     flapped: bool = False
     faults: list[tuple[str, str, str]] = field(default_factory=list)
+    has_plugin: bool = False
+    task: dict[str, str] = field(default_factory=dict)
 
 
 class Pulse:
@@ -48,6 +50,10 @@ class Pulse:
                 node.processes, node.processes_seq = processes, seq
         if isinstance(faults, list):
             node.faults = [(str(f[0]), str(f[1]), str(f[2])) for f in faults if isinstance(f, list) and len(f) == 3]
+        node.has_plugin = report.get("plugin") is True
+        task = report.get("task")
+        if isinstance(task, dict):
+            node.task = {str(name): str(value) for name, value in task.items()}
         if node.lost:
             node.lost, node.flapped = False, True
         self._stop_probe(node)
@@ -114,6 +120,15 @@ class Pulse:
     def faults(self) -> dict[str, list[tuple[str, str, str]]]:
         """The faults that nodes told of themselves, by node."""
         return {name: node.faults for name, node in self._nodes.items() if node.faults}
+
+    def tasks(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What a task of the step was told of itself, in Slurm's variables, by node; of nodes that found one."""
+        known = ((name, self._nodes[name]) for name in names if name in self._nodes)
+        return {name: node.task for name, node in known if node.task}
+
+    def have_plugin(self, names: Iterable[str]) -> bool:
+        """Whether the plugin is known to work in the slurmstepd of each of these nodes."""
+        return all(name in self._nodes and self._nodes[name].has_plugin for name in names)
 
     def unanswered(self, seq: int, names: Iterable[str]) -> list[str]:
         """Those of these nodes that have not answered ping `seq` or a later one, and are not lost either."""

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stepguard.config import Resume
+from stepguard.errors import SlurmError
 from stepguard.resume.attempt import Attempt, AttemptEnd
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import node_finding
+from stepguard.resume.helper_job import HelperJob
+from stepguard.resume.layout import Layout
+from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
 from stepguard.resume.reach import answering
 from stepguard.resume.situation import Situation
@@ -20,12 +24,10 @@ from stepguard.resume.watch_step import NAME as WATCH_NAME
 from stepguard.resume.watch_step import WatchStep
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import ClusterConfig, Job
-from stepguard.slurm.srun_arguments import SrunCommand, with_overrides
+from stepguard.slurm.srun_arguments import SrunCommand
 
 # Steps that use no node in the sense of a spare: the batch script's own, and Slurm's.
 _NOT_IN_USE = frozenset({"batch", "extern", "interactive"})
-# What of the user's own placement the new node list replaces.
-_REPLACED_OPTIONS = {"exclude", "nodefile", "relative", "mem-per-cpu", "mem-per-gpu"}
 _TURN_S = 0.02
 _COUNT_AGAIN_S = 0.1
 # A living watch answers a ping sooner.
@@ -34,7 +36,8 @@ _ASK_AGAIN_S = 0.3
 
 @dataclass
 class Replacement:
-    """Remembers over all attempts which nodes are bad (must not be used again) and which of them are lost."""
+    """Remembers over all attempts which nodes are bad (must not be used again), which of them are lost, and the helper
+    jobs that lend nodes to the step."""
 
     config: Resume
     slurm: SlurmClient
@@ -42,17 +45,27 @@ class Replacement:
     messages: Messages
     pause: Callable[[float], bool]
     claims: Claims
+    open_watch: Callable[[HelperJob], WatchStep]
+    helpers: list[HelperJob] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
     _bad: dict[str, None] = field(default_factory=dict)
 
-    def find(self, job: Job, cluster: ClusterConfig, attempt: Attempt, end: AttemptEnd, verdict: Verdict) -> Choice:
+    def find(
+        self,
+        job: Job,
+        cluster: ClusterConfig,
+        attempt: Attempt,
+        end: AttemptEnd,
+        verdict: Verdict,
+        layout: Layout | None,
+    ) -> Choice:
         """Chooses and carries out a strategy. Raises SlurmError while Slurm does not answer."""
         self.messages.info("Job failed - replacing nodes")
         self.lost.update(finding.node for finding in verdict.findings if finding.lost)
-        self.lost.update(
-            _unreachable(attempt.watch, [name for name in job.nodes if name not in self.lost], self.config)
-        )
+        asked = [name for name in (*job.nodes, *self._lent()) if name not in self.lost]
+        self.lost.update(_unreachable(attempt.watch, asked, self.config))
         self._bad.update(dict.fromkeys((*verdict.nodes, *self.lost)))
+        self._end_helpers(lambda helper: not set(helper.nodes).isdisjoint(self._bad))
         step_nodes = end.step_nodes or job.nodes
         usable: tuple[str, ...] = ()
 
@@ -78,8 +91,14 @@ class Replacement:
                 messages=self.messages,
                 pause=self.pause,
                 end_attempt=attempt.end,
+                helpers=self.helpers,
+                layout=layout if layout and len(layout.slots) == len(step_nodes) else None,
+                have_plugin=attempt.watch.pulse.have_plugin,
+                open_watch=self.open_watch,
             )
         )
+        used: tuple[str, ...] = choice.outcome.nodes if isinstance(choice.outcome, Placement) else ()
+        self._end_helpers(lambda helper: set(helper.nodes).isdisjoint(used))
         if isinstance(choice.outcome, Placement):
             nodes = choice.outcome.nodes
             self.claims.claim(lambda _: nodes)
@@ -91,23 +110,35 @@ class Replacement:
 
     def _usable(self, job: Job, step_nodes: tuple[str, ...], others: set[str], attempt: Attempt) -> tuple[str, ...]:
         """The job's healthy nodes that nobody else uses: survivors first, then spares, each in the job's order."""
-        own = attempt.step.id if attempt.step else None
+        own = {part.step.id for part in attempt.parts if part.step and not part.plan.helper}
         in_use = others - set(step_nodes)  # steps that shared nodes from the start go on sharing them
         for step in self.slurm.steps(job.id):
-            if step.id not in _NOT_IN_USE and step.id != own and step.name != WATCH_NAME:
+            if step.id not in _NOT_IN_USE and step.id not in own and step.name != WATCH_NAME:
                 in_use |= set(step.nodes) - set(step_nodes)
-        candidates = [name for name in job.nodes if name not in self._bad and name not in in_use]
+        candidates = [name for name in (*job.nodes, *self._lent()) if name not in self._bad and name not in in_use]
         faulty = {node.name for node in self.slurm.nodes(candidates) if node_finding(node, self.config)}
         faulty |= attempt.watch.pulse.faults().keys()
         healthy = [name for name in candidates if name not in faulty]
         return tuple(sorted(healthy, key=lambda name: name not in step_nodes))
 
+    def _lent(self) -> list[str]:
+        return [name for helper in self.helpers for name in helper.nodes]
+
+    def _end_helpers(self, which: Callable[[HelperJob], bool]) -> None:
+        for helper in [helper for helper in self.helpers if which(helper)]:
+            self.helpers.remove(helper)
+            try:
+                helper.end()
+            except SlurmError as error:
+                self.messages.error(f"helper job {helper.id} cannot be ended: {error}")
+
     def release(self) -> None:
-        """Gives up what was claimed."""
+        """Gives up what was claimed, and the helper jobs."""
+        self._end_helpers(lambda _: True)
         self.claims.release()
 
 
-def _unreachable(watch: WatchStep, names: list[str], config: Resume) -> set[str]:
+def _unreachable(watch: Lookout, names: list[str], config: Resume) -> set[str]:
     """Those of these nodes that do not answer just now: a spare may have died unnoticed, a second node a moment after
     the first. A node whose watch is silent is asked by its kernel."""
     seq = watch.ping()
@@ -120,38 +151,19 @@ def _unreachable(watch: WatchStep, names: list[str], config: Resume) -> set[str]
     return lost | (silent.keys() - answering(silent, config.probe_s))
 
 
-def next_words(command: SrunCommand, placement: Placement) -> list[str]:
-    """The user's command line on the placement's nodes, its output appended to that of the attempts before.
-
-    The old step may hold its resources until Slurm itself has noticed that a node is dead. --overlap shares CPUs and
-    GRES with it, but not memory that is asked for, be it by SLURM_MEM_PER_CPU in the batch script's environment
-    ("Memory required by task is not available", 22.05.8); --mem=0 asks for what the job has.
-    """
-    nodes = placement.nodes
-    overrides: dict[str, str | None] = {
-        "nodes": str(len(nodes)),
-        "nodelist": ",".join(nodes),
-        "overlap": None,
-        "mem": "0",
-    }
-    if not command.open_mode:
-        overrides["open-mode"] = "append"
-    return with_overrides(command, overrides, drop=_REPLACED_OPTIONS)
-
-
 def await_old_processes(attempt: Attempt, placement: Placement, bound_s: float, messages: Messages) -> None:
     """Waits until the old tasks are gone from the nodes that go on, so that ports and GPU memory are free again."""
     watch = attempt.watch
-    if attempt.step is None or watch.fileno() is None:
+    if not attempt.started or not watch.runs():
         return
-    survivors = [name for name in attempt.step.nodes if name in placement.nodes]
+    survivors = [name for name in attempt.nodes if name in placement.nodes]
     end_s = time.monotonic() + bound_s
     while time.monotonic() < end_s:
-        seq = watch.ping(count=True)
+        seq = watch.ping("count")
         turn_end_s = time.monotonic() + 1.0
         while time.monotonic() < turn_end_s and watch.pulse.unanswered(seq, survivors):
             time.sleep(_TURN_S)
-            if watch.fileno() is None:
+            if not watch.runs():
                 return
             watch.read()
             watch.tick(time.monotonic())

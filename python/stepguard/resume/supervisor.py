@@ -12,19 +12,24 @@ from dataclasses import dataclass, field
 from stepguard.config import Config
 from stepguard.errors import SlurmError
 from stepguard.resume import journal as journals
+from stepguard.resume import places
 from stepguard.resume.attempt import Attempt, AttemptEnd, Stdio
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
+from stepguard.resume.helper_job import ENDED_EVENT, HelperJob
 from stepguard.resume.journal import Journal
+from stepguard.resume.layout import learnt
 from stepguard.resume.limits import Limits
+from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
 from stepguard.resume.orders import Orders
-from stepguard.resume.replacement import Replacement, await_old_processes, next_words
+from stepguard.resume.parts import Plan
+from stepguard.resume.relaunch import Memory, plans, uses_pmi
+from stepguard.resume.replacement import Replacement, await_old_processes
 from stepguard.resume.signals import ENDING, SignalInbox
 from stepguard.resume.strategies import Choice, Failed, Placement, Requeued
 from stepguard.resume.verdict import Cause, Verdict, judge
 from stepguard.resume.watch_step import WatchStep
-from stepguard.slurm.environment import rebuilt
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import ClusterConfig, Job
 from stepguard.slurm.srun_arguments import SrunCommand
@@ -61,6 +66,8 @@ class Supervisor:
     _let_go: bool = True
     # Set once the step runs on another number of nodes than the user's.
     _new_num_nodes: int | None = None
+    # Set by the first attempt that has become a step.
+    _memory: Memory | None = None
     _stdio: Stdio = field(default_factory=Stdio.remember)
 
     def run(self) -> int:
@@ -78,18 +85,19 @@ class Supervisor:
             self.messages,
             self._pause,
             Claims(self._journal.path.with_name(f"claims-{os.uname().nodename}"), self.messages.error),
+            self._helper_watch,
         )
         if number:
             self.messages.info(f"the job was requeued, Attempt number: {number}")
-        words: Sequence[str] = self.command.words
+        parts = [Plan(self.job.id, self.command.words, self.environment)]
         try:
             while True:
-                outcome = self._one_attempt(number, words)
+                outcome = self._one_attempt(number, parts)
                 if isinstance(outcome, int):
                     return outcome
                 if not self._pause(0):
                     return self._interrupted_status()
-                words = outcome
+                parts = outcome
                 number += 1
                 self._limits.resumes += 1
                 self.messages.info(f"Retrying step. Attempt number: {number}")
@@ -106,53 +114,69 @@ class Supervisor:
         path = journals.directory(self.environment, cluster_name, self.job.id) / "resumes.jsonl"
         return Journal(path, journals.step_key(self.command.words), self.job.restart_count, self.messages.error)
 
-    def _one_attempt(self, number: int, words: Sequence[str]) -> int | list[str]:
-        """Runs one attempt; the words of the next one, or the exit status."""
-        first = words is self.command.words
-        environment = dict(self.environment) if first else rebuilt(self.environment, self.job, self._new_num_nodes)
-        environment["STEPGUARD_ATTEMPT"] = str(number)
+    def _one_attempt(self, number: int, parts: list[Plan]) -> int | list[Plan]:
+        """Runs one attempt; the parts of the next one, or the exit status."""
+        first = parts[0].words is self.command.words
+        added = {"STEPGUARD_ATTEMPT": str(number)}
         if not first:
-            environment.setdefault(_EXIT_ERROR, _OWN_EXIT_ERROR)
-        self._journal.write("start", attempt=number, words=_printable(words))
+            added[_EXIT_ERROR] = self.environment.get(_EXIT_ERROR, _OWN_EXIT_ERROR)
+        parts = [plan._replace(environment={**plan.environment, **added}) for plan in parts]
+        self._journal.write(
+            "start",
+            attempt=number,
+            words=_printable(parts[0].words),
+            **({"parts": [[plan.job_id, _printable(plan.words)] for plan in parts]} if len(parts) > 1 else {}),
+        )
         for tries_left in reversed(range(1 if first else _CREATION_TRIES)):
-            attempt = self._attempt = self._new_attempt(words, environment)
+            attempt = self._attempt = self._new_attempt(parts)
             try:
                 end = attempt.run()
                 if end.status == 0:
                     self._journal.write("end", attempt=number, status=0, ran_s=round(end.ran_s, 3))
                     return 0
-                refused = attempt.step is None and str(end.status) == environment.get(_EXIT_ERROR)
+                refused = not attempt.started and str(end.status) == added.get(_EXIT_ERROR)
                 if not refused or not tries_left or end.interrupted_by:
                     end.status = 1 if refused else end.status
                     return self._after(number, attempt, end)
+                attempt.end()
             finally:
                 attempt.stop_watch()
             self.messages.info("Slurm has not freed the resources of the old step yet, trying again")
             self._pause(_CREATION_PAUSE_S)
         raise AssertionError("the last try always decides")
 
-    def _new_attempt(self, words: Sequence[str], environment: Mapping[str, str]) -> Attempt:
+    def _new_attempt(self, parts: Sequence[Plan]) -> Attempt:
+        whole = places.VARIABLE in parts[0].environment
         return Attempt(
-            words=words,
-            environment=environment,
-            job_id=self.job.id,
+            plans=parts,
             slurm=self.slurm,
             inbox=self.inbox,
             make_watch=self._new_watch,
             config=self.config.resume,
             messages=self.messages,
+            logical_step_id=self._memory.step_id if whole and self._memory else "",
         )
 
-    def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | list[str]:
-        """Decides about a failed attempt: the words of the next one, or the exit status."""
+    def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | list[Plan]:
+        """Decides about a failed attempt: the parts of the next one, or the exit status."""
         known_s = time.monotonic()
-        evidence, job_now = gather(self.slurm, self.config.resume, self.job, attempt, end, self._pause)
+        self._remember(attempt)
+        evidence, job_now = gather(
+            self.slurm,
+            self.config.resume,
+            self.job,
+            attempt,
+            end,
+            self._replacement.helpers,
+            self._ended_by_watch,
+            self._pause,
+        )
         verdict = judge(evidence)
         decided_s = time.monotonic()
         self._journal.write(
             "end",
             attempt=number,
-            step_id=attempt.step.id if attempt.step else None,
+            step_id=attempt.step_id or None,
             status=end.status,
             ran_s=round(end.ran_s, 3),
             running_after_s=attempt.running_after_s and round(attempt.running_after_s, 3),
@@ -171,7 +195,14 @@ class Supervisor:
             return _exit_status(end.status)
         self.job = job_now
         choice = self._patiently(
-            lambda: self._replacement.find(self.job, self._cluster_config(), attempt, end, verdict)
+            lambda: self._replacement.find(
+                self.job,
+                self._cluster_config(),
+                attempt,
+                end,
+                verdict,
+                self._memory.layout if self._memory else None,
+            )
         )
         self._journal.write(
             "choice",
@@ -179,6 +210,7 @@ class Supervisor:
             strategy=choice.name,
             passed_over=dict(choice.passed_over),
             nodes=list(choice.outcome.nodes) if isinstance(choice.outcome, Placement) else [],
+            helpers={helper.id: list(helper.nodes) for helper in self._replacement.helpers},
             replace_s=round(time.monotonic() - decided_s, 3),
         )
         if isinstance(choice.outcome, Requeued):
@@ -192,11 +224,44 @@ class Supervisor:
             if len(choice.outcome.nodes) != len(end.step_nodes or self.job.nodes):
                 self._new_num_nodes = len(choice.outcome.nodes)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
-            return next_words(self.command, choice.outcome)
+            return self._next_parts(choice.outcome, attempt)
         if self._interrupted_by:
             return self._interrupted_status()
         self.messages.error("Not resumed: no strategy is left")
         return _exit_status(end.status)
+
+    def _remember(self, attempt: Attempt) -> None:
+        """Keeps which ranks were where in the first attempt that became a step."""
+        if self._memory is not None or not attempt.started:
+            return
+        tasks = attempt.watch.pulse.tasks(attempt.nodes)
+        ranks = {node: _numbers(task.get("SLURM_GTIDS", "")) for node, task in tasks.items()}
+        num_tasks = sum(part.step.num_tasks for part in attempt.parts if part.step)
+        told = next((task for task in tasks.values()), {})
+        self._memory = Memory(
+            layout=learnt(attempt.nodes, num_tasks, ranks),
+            step_id=attempt.step_id,
+            told={name: value for name, value in told.items() if name != "SLURM_GTIDS"},
+        )
+
+    def _next_parts(self, placement: Placement, attempt: Attempt) -> list[Plan]:
+        """All keep their ranks where that helps and can be done; always where helper jobs lend nodes."""
+        helpers = self._replacement.helpers
+        memory = self._memory
+        if memory and memory.layout and len(memory.layout.slots) != len(placement.nodes):
+            memory = None
+        keeps = self.config.resume.keep_ranks and not uses_pmi(self.command, self._cluster_config(), self.config.resume)
+        if not helpers and not (keeps and attempt.watch.pulse.have_plugin(placement.nodes)):
+            memory = None
+        made = plans(self.command, self.environment, self.job, placement.nodes, helpers, memory, self._new_num_nodes)
+        if memory and memory.layout:
+            self._memory = memory._replace(layout=memory.layout.moved_to(placement.nodes))
+        return made
+
+    def _ended_by_watch(self, helper_id: str) -> bool:
+        return any(
+            record["event"] == ENDED_EVENT and record.get("helper") == helper_id for record in self._journal.records()
+        )
 
     def _tell(self, verdict: Verdict, refusal: str) -> None:
         if verdict.cause in (Cause.HARDWARE, Cause.NETWORK):
@@ -240,16 +305,19 @@ class Supervisor:
             time.sleep(min(left_s, 0.1))
         return self._interrupted_by is None
 
-    def _new_watch(self) -> WatchStep:
+    def _new_watch(self) -> Lookout:
         cluster = self._cluster_config()
-        places = {node.name: (node.address, node.port) for node in self.slurm.nodes(self.job.nodes)}
+        lent = [name for helper in self._replacement.helpers for name in helper.nodes]
+        found = {node.name: (node.address, node.port) for node in self.slurm.nodes((*self.job.nodes, *lent))}
+        own_places = {name: found[name] for name in self.job.nodes}
         own_node = self.environment.get("SLURMD_NODENAME", "")
-        orders = Orders(
+        self._orders = Orders(
             job_id=self.job.id,
+            helper_id="",
             restart_count=self.job.restart_count,
-            requeue=self.job.is_batch and self.job.requeue_allowed and own_node in places,
+            requeue=self.job.is_batch and self.job.requeue_allowed and own_node in own_places,
             supervisor_node=own_node,
-            supervisor=places.get(own_node),
+            supervisor=own_places.get(own_node),
             controllers=cluster.slurmctld_places,
             silence_s=self.config.resume.silence_s,
             probe_s=self.config.resume.probe_s,
@@ -258,12 +326,24 @@ class Supervisor:
             journal=str(self._journal.path),
             step_key=journals.step_key(self.command.words),
         )
-        return WatchStep(self.command.words[0], orders, places, self.config.resume, self.messages)
+        own = WatchStep(self.command.words[0], self._orders, tuple(own_places), self.messages)
+        watches = [helper.watch for helper in self._replacement.helpers if helper.watch is not None]
+        return Lookout(own, watches, found, cluster.slurmctld_places, self.config.resume)
+
+    def _helper_watch(self, helper: HelperJob) -> WatchStep:
+        """The watch of a helper's nodes; it lives as long as the helper."""
+        return WatchStep(self.command.words[0], self._orders._replace(helper_id=helper.id), helper.nodes, self.messages)
 
     def _cluster_config(self) -> ClusterConfig:
         if self._cluster is None:
             self._cluster = self.slurm.config()
         return self._cluster
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """ "0,1,4" → (0, 1, 4); () where it is none, for a program may have set the variable itself."""
+    words = text.split(",")
+    return tuple(int(word) for word in words) if all(word.isdigit() for word in words) else ()
 
 
 def _printable(words: Sequence[str]) -> list[str]:

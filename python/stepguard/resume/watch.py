@@ -6,9 +6,10 @@ it finds out which side is cut off. Cut off itself, it waits, and when it is bac
 this node it ends the step's old tasks here. When the batch host is gone, taking the supervisor with it, it has
 the job requeued.
 
-A ping is a line `ping SEQ STEP count` or `ping SEQ STEP -`: STEP is the guarded step (`-` while that is not known),
-`count` asks how many of its processes are here. An answer is one
-JSON object a line: {"node", "seq", "faults": [[source, action, text]…], "processes"}. End of input ends the watch.
+A ping is a line `ping SEQ STEP QUESTION`: STEP is the guarded step (`-` while that is not known). The question is
+`count` (how many of its processes are here), `tasks` (what Slurm told one of them of its place) or `-`. An answer is
+one JSON object a line: {"node", "seq", "plugin", "faults": [[source, action, text]…], "processes", "task"}. End of
+input ends the watch, and a helper job with it.
 """
 
 from __future__ import annotations
@@ -18,34 +19,49 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from stepguard.resume.faults import Fault, local_faults
 from stepguard.resume.orders import Orders
 from stepguard.resume.orphaned import Orphaned
+from stepguard.resume.places import SIGN_OF_LIFE_NAME
 
 _FAULT_POLL_S = 0.2
+# What the next attempt has to tell its tasks again, as Slurm told it to those of the first.
+TOLD = frozenset(
+    {
+        *("SLURM_GTIDS", "SLURM_DISTRIBUTION", "SLURM_LAUNCH_NODE_IPADDR"),
+        *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_JOB_SLUID"),
+    }
+)
 
 
-def step_processes(job_id: str, step_id: str) -> list[int]:
-    """The processes of our user on this node that belong to a step, by the environment Slurm gave its tasks."""
+def step_processes(job_id: str, step_id: str) -> Iterator[tuple[int, list[bytes]]]:
+    """The processes of our user on this node that belong to a step, and the environment that Slurm gave each."""
     wanted = {f"SLURM_JOB_ID={job_id}".encode(), f"SLURM_STEP_ID={step_id}".encode()}
-    found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            environment = (entry / "environ").read_bytes()
+            environment = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended, or it is somebody else's
-        if wanted <= set(environment.split(b"\0")):
-            found.append(int(entry.name))
-    return found
+        if wanted <= set(environment):
+            yield int(entry.name), environment
+
+
+def one_task(job_id: str, step_id: str) -> dict[str, str]:
+    """What Slurm told a task of a step on this node, of TOLD; empty while none is seen."""
+    for _, environment in step_processes(job_id, step_id):
+        pairs = (variable.decode(errors="replace").partition("=") for variable in environment)
+        return {name: value for name, _, value in pairs if name in TOLD}
+    return {}
 
 
 def kill_step_here(job_id: str, step_id: str) -> int:
     """Ends what is left of a step on this node; returns how many processes that were."""
-    processes = step_processes(job_id, step_id)
+    processes = [pid for pid, _ in step_processes(job_id, step_id)]
     for pid in processes:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -62,6 +78,7 @@ class Watch:
         self.node = node
         self.step_id = ""
         self._faults: list[Fault] = []
+        self._has_plugin = SIGN_OF_LIFE_NAME in os.environ
         self._orphaned = Orphaned(orders, node, rank, lambda: self.step_id)
 
     def run(self) -> int:
@@ -72,6 +89,7 @@ class Watch:
             if select.select([0], [], [], _FAULT_POLL_S)[0]:
                 received = os.read(0, 4096)
                 if not received:
+                    self._orphaned.end_helper()
                     return 0
                 last_ping_s = time.monotonic()
                 self._orphaned.found_again()
@@ -86,17 +104,18 @@ class Watch:
         if len(words) != 4 or words[0] != "ping":
             return
         self.step_id = words[2] if words[2] != "-" else self.step_id
-        count = len(step_processes(self.orders.job_id, self.step_id)) if words[3] == "count" else None
-        self._say(int(words[1]), count)
+        step = (self.orders.job_id, self.step_id)
+        processes = sum(1 for _ in step_processes(*step)) if words[3] == "count" else None
+        self._say(seq=int(words[1]), processes=processes, task=one_task(*step) if words[3] == "tasks" else None)
 
     def _tell_new_faults(self) -> None:
         faults = local_faults(Path(self.orders.fault_file))
         if faults != self._faults:
             self._faults = faults
-            self._say(None, None)
+            self._say()
 
-    def _say(self, seq: int | None, processes: int | None) -> None:
-        report = {"node": self.node, "seq": seq, "faults": self._faults, "processes": processes}
+    def _say(self, **answers: object) -> None:
+        report = {"node": self.node, "plugin": self._has_plugin, "faults": self._faults, **answers}
         os.write(1, json.dumps(report).encode() + b"\n")
 
     def _end_old(self) -> int:

@@ -13,7 +13,7 @@ from stepguard.errors import ProcessError, SlurmRefused, SlurmUnreachable
 from stepguard.process import Completed, run
 from stepguard.slurm import text
 from stepguard.slurm.hostlist import fold
-from stepguard.slurm.records import ClusterConfig, Job, Node, Step
+from stepguard.slurm.records import ClusterConfig, Job, Node, Share, Step
 
 # What the client library says when no slurmctld answers (slurm_errno.c, 22.05 to 26.05), in lower case.
 _UNREACHABLE = (
@@ -109,6 +109,14 @@ class Commands:
             if name not in found:
                 raise SlurmRefused("no such node", name, "see scontrol show node")
         return [found[name] for name in wanted]
+
+    def shares(self, job_id: str) -> list[Share]:
+        # Always as text: 22.05 has no JSON that says it.
+        shown = self._ask("scontrol", "--details", "show", "job", self._address(job_id))
+        try:
+            return text.shares(shown)
+        except text.Ambiguous as error:
+            raise SlurmRefused(f"the job's own texts imitate Slurm's output ({error})", f"job {job_id}") from error
 
     def steps(self, job_id: str) -> list[Step]:
         done = self._run("scontrol", "show", "step", job_id)

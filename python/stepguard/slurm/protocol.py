@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from stepguard.slurm.records import ClusterConfig, Job, Node, Step
+from stepguard.slurm.records import ClusterConfig, Job, Node, Share, Step
 
 
 class SlurmClient(Protocol):
@@ -25,6 +25,9 @@ class SlurmClient(Protocol):
 
         A name that Slurm does not know is SlurmRefused.
         """
+
+    def shares(self, job_id: str) -> list[Share]:
+        """What the job holds on each of its nodes, in Slurm's order; empty while it is pending."""
 
     def steps(self, job_id: str) -> list[Step]:
         """The job's steps that have not ended, in the order of slurmctld; batch and extern steps among them.

@@ -57,6 +57,18 @@ class Job(NamedTuple):
     exit_code: str
 
 
+class Share(NamedTuple):
+    """What a job holds on one node. `gres` is as --gres takes it, "gpu:a100:4"; empty where it holds none.
+
+    `cpus` counts the CPUs that are kept from other jobs; 0 and `memory_mib` 0 where Slurm does not say.
+    """
+
+    node: str
+    cpus: int
+    memory_mib: int
+    gres: str
+
+
 class Node(NamedTuple):
     """One node. `states` holds the base state and all flags in upper case: {"DOWN", "NOT_RESPONDING", "CLOUD"}.
 

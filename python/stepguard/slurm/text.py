@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 
 from stepguard.slurm.hostlist import expand
-from stepguard.slurm.records import ClusterConfig, Job, Node, Step
+from stepguard.slurm.records import ClusterConfig, Job, Node, Share, Step
 
 _LINE = re.compile(r"(?: {3})?([A-Za-z/]+)=")
 # The lines of a job that are read, each unique above "Command="; those in _OPTIONAL only where there is something.
@@ -26,6 +26,8 @@ _REQUIRED = frozenset(
 )
 _OPTIONAL = frozenset(["BatchHost", "TRES", "ReqTRES", "AllocTRES", "MinCPUsNode", "JOB_GRES"])
 _ABSENT = frozenset(["(null)", "N/A", "None", "none", "Unknown"])
+# "     Nodes=n[1-3] CPU_IDs=0-7 Mem=800 GRES=gpu:2(IDX:0-1)"; the memory is in MiB.
+_SHARE = re.compile(r"^ {5}Nodes=(\S+) CPU_IDs=([\d,-]*) Mem=(\d+) GRES=(\S*)", re.MULTILINE)
 # The states in which a job uses up its time limit.
 HAS_TIME_LEFT = frozenset(["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED"])
 
@@ -72,6 +74,15 @@ def job(output: str, now_s: float) -> Job:
         features=_field(head["Features"], "Features"),
         exit_code=_field(head["Requeue"], "ExitCode"),
     )
+
+
+def shares(output: str) -> list[Share]:
+    """What the job of `scontrol --details show job ID` holds on each of its nodes. Raises Ambiguous."""
+    return [
+        Share(name, _count(ids), int(memory), _requested_gres(gres))
+        for where, ids, memory, gres in _SHARE.findall(_head(output)[1])
+        for name in expand(where)
+    ]
 
 
 def nodes(output: str) -> list[Node]:
@@ -192,11 +203,21 @@ def _cpus_per_node(requested: str, details: str, names: tuple[str, ...]) -> str:
     if not _field(requested, "ReqB:S:C:T").endswith(":*"):
         return ""
     cpus: dict[str, int] = {}
-    for where, ids in re.findall(r"^ {5}Nodes=(\S+) CPU_IDs=([\d,-]*) ", details, re.MULTILINE):
-        spans = [span.partition("-") for span in ids.split(",") if span]
-        count = sum(int(high or low) - int(low) + 1 for low, _, high in spans)
-        cpus.update(dict.fromkeys(expand(where), count))
+    for where, ids, _, _ in _SHARE.findall(details):
+        cpus.update(dict.fromkeys(expand(where), _count(ids)))
     return cpus_per_node(cpus[name] for name in names) if names and cpus.keys() >= set(names) else ""
+
+
+def _count(ids: str) -> int:
+    """How many numbers "0-3,8" stands for."""
+    spans = [span.partition("-") for span in ids.split(",") if span]
+    return sum(int(high or low) - int(low) + 1 for low, _, high in spans)
+
+
+def _requested_gres(allocated: str) -> str:
+    """ "gpu:a100:2(IDX:0-1),shard:8(CNT:8)" → "gpu:a100:2,shard:8"; what has a count of 0 is nothing."""
+    each = [word for word in re.sub(r"\([^)]*\)", "", allocated).split(",") if word not in _ABSENT]
+    return ",".join(word for word in each if word and not word.endswith(":0"))
 
 
 def _owners_text(output: str, key: str) -> str:

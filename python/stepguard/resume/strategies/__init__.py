@@ -16,6 +16,7 @@ from stepguard.resume.strategies.outcome import Failed, Outcome, Placement, Requ
 from stepguard.resume.strategies.requeue import Requeue
 from stepguard.resume.strategies.shrink import Shrink
 from stepguard.resume.strategies.spare import Spare
+from stepguard.resume.strategies.splice import Splice
 from stepguard.resume.strategies.wait import Wait
 
 __all__ = ["ALL", "Choice", "Failed", "Placement", "Requeued", "Strategy", "choose"]
@@ -34,6 +35,7 @@ class Strategy(Protocol):
 ALL: dict[str, Strategy] = {
     "spare": Spare(),
     "expand": Expand(),
+    "splice": Splice(),
     "wait": Wait(),
     "shrink": Shrink(),
     "requeue": Requeue(),

@@ -25,4 +25,4 @@ class Shrink:
         """All usable nodes, up to as many as the step had."""
         nodes = situation.usable[: len(situation.step_nodes)]
         situation.drop_bad_nodes()
-        return Placement(situation.in_job_order(nodes))
+        return Placement(situation.in_order(nodes))

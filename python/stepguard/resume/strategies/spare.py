@@ -24,4 +24,4 @@ class Spare:
         """The survivors stay, spares fill up."""
         nodes = situation.usable[: len(situation.step_nodes)]
         situation.drop_bad_nodes()
-        return Placement(situation.in_job_order(nodes))
+        return Placement(situation.in_order(nodes))

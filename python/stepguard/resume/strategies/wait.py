@@ -56,5 +56,5 @@ class Wait:
             # Slurm's own word comes late, in both directions; the node's kernel is asked too.
             back = answering({node.name: (node.address, node.port) for node in nodes}, situation.config.probe_s)
             if len(back) == len(nodes) and not any(node.states & _GONE for node in nodes):
-                return Placement(situation.in_job_order(situation.step_nodes))
+                return Placement(situation.in_order(situation.step_nodes))
         return Failed(f"{names} did not come back within {bound_s:.0f} s")
