@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which code runs in which of Slurm's programs. No callback for prolog, epilog or tasks is exported, so Slurm starts
- * nothing for them. Callbacks return 0 or -1 only: a positive value is ignored, logged or fatal by release.
+ * Which code runs in which of Slurm's programs. No callback for prolog and epilog is exported, for which slurmd would
+ * start a slurmstepd a job. Callbacks return 0 or -1 only: a positive value is ignored, logged or fatal by release.
  */
 #include "shim.h"
 
@@ -32,4 +32,11 @@ EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
 	default:
 		return 0;
 	}
+}
+
+EXPORT int slurm_spank_task_init(spank_t spank, int count, char **arguments)
+{
+	(void)count;
+	(void)arguments;
+	return stepd_task_init(spank);
 }

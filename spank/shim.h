@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the plugin that Slurm loads. Everything here runs in srun, sbatch and salloc, as the user; nothing of
- * it runs in slurmd or slurmstepd.
+ * The parts of the plugin that Slurm loads. All of it runs as the user, and all but stepd.c in srun, sbatch and salloc;
+ * nothing runs in slurmd.
  */
 #ifndef STEPGUARD_SHIM_H
 #define STEPGUARD_SHIM_H
@@ -51,5 +51,8 @@ void supervise(char **words, int count, int command_at, char *why, size_t why_si
 
 /* ask.c: loads the bridge, on the first question only, and asks it. For STEPGUARD_BROKEN, answer->text says why. */
 int ask(const struct stepguard_question *question, struct stepguard_answer *answer);
+
+/* stepd.c: puts a task of a part of a step in its place in the whole, see places.h. Always returns 0. */
+int stepd_task_init(spank_t spank);
 
 #endif

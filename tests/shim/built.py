@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 SRUN_BLOCKS = "1 2 3 10 12 13 14 15 18 28 "
 """The signals that srun has blocked when it loads plugins, 22.05 to 25.11: the host does the same."""
 
-_SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g"
+SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g"
 _SANITIZER_ENV = {
     # The interpreter frees nothing at its end, and the plugin has /proc/self/cmdline read when it execs.
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
@@ -76,6 +76,13 @@ class Outcome:
         return report
 
     @property
+    def task(self) -> list[bytes]:
+        """The environment that slurmstepd would start the task with."""
+        assert self.status == 0, self
+        lines = [line for line in self.stdout.splitlines() if line.startswith("task=")]
+        return [bytes.fromhex(line.removeprefix("task=")) for line in lines]
+
+    @property
     def supervised(self) -> dict[str, Any]:
         """How the supervisor was started; "argv" as bytes. Fails when it was not."""
         assert self.status == 7, self
@@ -100,7 +107,7 @@ class Shim:
     def run(
         self,
         words: Sequence[str | bytes],
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | bytes] | None = None,
         context: str = "local",
         plugstack: str = "optional {plugin}",
         script: Path | None = None,
@@ -126,14 +133,14 @@ class Shim:
 def build(directory: Path, sanitized: bool) -> Shim:
     """Builds plugin, bridge and host, and lays out a prefix as `make install` does."""
     prefix, out = directory / "prefix", directory / "out"
-    sanitize = [f"CFLAGS={_SANITIZE}"] if sanitized else []
+    sanitize = [f"CFLAGS={SANITIZE}"] if sanitized else []
     python = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     settings = [f"OUT={out}", f"PREFIX={prefix}", "SLURM_INCLUDE=/usr/include", f"PYTHON={python}"]
     _call(["make", "-s", "-C", str(REPOSITORY / "spank"), *settings, f"CFFI_PYTHON={sys.executable}", *sanitize])
     host = out / "host"
-    options = _SANITIZE if sanitized else "-O1 -g"
+    options = SANITIZE if sanitized else "-O1 -g"
     flags = f"-Wall -Wextra -Werror -D_GNU_SOURCE {options} -rdynamic -pthread"
-    _call(["cc", *flags.split(), "-o", str(host), str(HERE / "host.c")])
+    _call(["cc", *flags.split(), "-o", str(host), str(HERE / "host.c"), str(HERE / "host_task.c")])
     shim = Shim(prefix, host, sanitized)
     for library, name in ((shim.plugin, "stepguard.so"), (shim.bridge, "bridge.so")):
         library.parent.mkdir(parents=True)

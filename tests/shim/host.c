@@ -9,6 +9,8 @@
  *   HOST_PLUGSTACK  the plugstack.conf
  *   HOST_SCRIPT     a job script whose #SBATCH lines are read
  *   HOST_THREAD     set: a second thread runs when the plugin is asked
+ *   HOST_TASK       remote: slurmstepd goes on to the exec of the task with this local id, whose environment is reported
+ *   HOST_TWICE      remote: set: that environment has each entry twice
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -24,6 +26,8 @@
 
 #include <slurm/spank.h>
 
+#include "host_task.h"
+
 #define PLUGINS_MAX 4
 #define WORDS_MAX 256
 #define OPTION_BASE 1000
@@ -31,6 +35,7 @@
 struct plugin {
 	const char *name;
 	spank_f *post_opt;
+	spank_f *task_init;
 	struct spank_option option;
 	bool has_option;
 	const char *value;
@@ -119,6 +124,7 @@ static void load(char *line)
 	if (!plugin->name || !version || *version != SLURM_VERSION_NUMBER || !init)
 		die("plugin symbols");
 	plugin->post_opt = (spank_f *)dlsym(handle, "slurm_spank_init_post_opt");
+	plugin->task_init = (spank_f *)dlsym(handle, "slurm_spank_task_init");
 	initializing = plugin;
 	plugin_count++;
 	if (init(NULL, plugin->argc, plugin->argv) != 0)
@@ -244,6 +250,15 @@ static void run_components(int argc, char **argv)
 	}
 }
 
+static void run_task(int local_id)
+{
+	task_make(local_id, getenv("HOST_TWICE") != NULL);
+	for (int i = 0; i < plugin_count; i++)
+		if (plugins[i].task_init && plugins[i].task_init(NULL, plugins[i].argc, plugins[i].argv) != 0)
+			fprintf(stderr, "error: task_init() failed\n");
+	task_report();
+}
+
 /* -- the report ---------------------------------------------------------------------------------------------------- */
 
 static void report(void)
@@ -309,6 +324,8 @@ int main(int argc, char **argv)
 			if (plugins[i].has_option)
 				deliver(&plugins[i], "1");
 		post_opt();
+		if (getenv("HOST_TASK"))
+			run_task(atoi(getenv("HOST_TASK")));
 		break;
 	default:
 		break;

@@ -22,6 +22,7 @@ EXPORTED = {
     "spank_plugin_version",
     "slurm_spank_init",
     "slurm_spank_init_post_opt",
+    "slurm_spank_task_init",
 }
 
 
