@@ -68,8 +68,7 @@ put = install -m $(1) $(2) $(3).new && mv -f $(3).new $(3)
 locked-install: locked-build
 	@umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/share/stepguard/slurm-conf-examples
 	@spank/install_venv.sh $(BUILD)/venv $(TO) $(PREFIX)
-	@printf '%s\n' '#!$(PREFIX)/venv/bin/python -I' 'import sys' 'from stepguard.__main__ import main' \
-	  'sys.exit(main())' > $(BUILD)/stepguard
+	@sed 's|/opt/stepguard|$(PREFIX)|g' spank/launcher.py > $(BUILD)/stepguard
 	@$(call put,755,$(BUILD)/stepguard,$(TO)/bin/stepguard)
 	@for file in slurm-conf-examples/*; do \
 	  sed 's|/opt/stepguard|$(PREFIX)|g' $$file > $(BUILD)/example && \

@@ -15,6 +15,7 @@ _STAGE = REPOSITORY / "build" / "bench"
 
 PLUGSTACK = f"optional {PREFIX}/lib/slurm/stepguard.so\n"
 PYTHON = f"{PREFIX}/venv/bin/python"
+COMMAND = f"{PREFIX}/bin/stepguard"
 
 
 @dataclass(frozen=True)

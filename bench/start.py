@@ -13,14 +13,14 @@ from bench.budgets import GUARDED_START_MS
 from bench.figures import Figure, figure
 from bench.journals import read
 from bench.paired import Taken, Variant, run_rounds
-from bench.site import PYTHON, Site
+from bench.site import COMMAND, PYTHON, Site
 from bench.table import Row
 from lab import Cluster
 
 _PART = "guarded start"
 _PLAIN = ["srun", "-N1", "true"]
 _GUARDED = ["srun", "--auto-resume=1", "-N1", "true"]
-_SUPERVISE = [PYTHON, "-I", "-m", "stepguard", "supervise", "--command-at", "2", "--", *_PLAIN]
+_SUPERVISE = [PYTHON, "-IS", COMMAND, "supervise", "--command-at", "2", "--", *_PLAIN]
 # The bridge takes this for a supervisor's own attempt: it is asked, and the plain srun follows.
 _ASKED_ONLY = 'STEPGUARD_SUPERVISED="$SLURM_JOB_ID.${SLURM_STEP_ID:--}" exec srun --auto-resume=1 -N1 true'
 _SHOWN_MODULES = 6
@@ -39,7 +39,7 @@ def measure(site: Site) -> Iterable[Row]:
             Variant("imported", _SUPERVISE, {"STEPGUARD_CONFIG": "/nonexistent"}),
             Variant("supervised", _SUPERVISE, {"XDG_STATE_HOME": state + "-supervised-{round}"}),
             Variant("guarded", _GUARDED, {"XDG_STATE_HOME": state + "-guarded-{round}"}),
-            Variant("python", [PYTHON, "-I", "-c", "pass"]),
+            Variant("python", [PYTHON, "-IS", "-c", "pass"]),
             Variant("scontrol", ["sh", "-c", "exec scontrol --details show job $SLURM_JOB_ID"]),
         ]
         taken = run_rounds(lab, variants, site.rounds(40, 4), user="alice", job=["-N1", "--exclusive"])
@@ -58,7 +58,7 @@ def _stages(lab: Cluster, taken: Taken) -> Iterable[Row]:
     yield Row(_PART, "  exec and imports only, no bridge", "ms", ms("imported"), plain)
     yield Row(_PART, "  all but the bridge", "ms", ms("supervised"), plain)
     yield Row(_PART, "  until srun is started", "ms", _until_srun(lab, taken))
-    yield Row(_PART, "  alone: python -I -c pass", "ms", ms("python"))
+    yield Row(_PART, "  alone: python -IS -c pass", "ms", ms("python"))
     yield Row(_PART, "  alone: scontrol show job", "ms", ms("scontrol"))
 
 

@@ -9,8 +9,10 @@
 #include "shim.h"
 
 #define PYTHON STEPGUARD_PREFIX "/venv/bin/python"
+#define COMMAND STEPGUARD_PREFIX "/bin/stepguard"
 
-static const char *const head[] = { PYTHON, "-I", "-m", "stepguard", "supervise", "--command-at" };
+/* As the first line of COMMAND says, which the kernel would cut where PREFIX is long. */
+static const char *const head[] = { PYTHON, "-IS", COMMAND, "supervise", "--command-at" };
 
 #define HEAD_WORDS (sizeof(head) / sizeof(head[0]))
 
@@ -34,8 +36,14 @@ void supervise(char **words, int count, int command_at, char *why, size_t why_si
 {
 	char at[16];
 	sigset_t before;
-	char **argv = calloc(HEAD_WORDS + 2 + (size_t)count + 1, sizeof(*argv));
+	char **argv;
 
+	/* Python would end with an error of its own, and the step with it. */
+	if (access(COMMAND, R_OK) != 0) {
+		snprintf(why, why_size, "cannot start the supervisor: %s: %s", COMMAND, strerror(errno));
+		return;
+	}
+	argv = calloc(HEAD_WORDS + 2 + (size_t)count + 1, sizeof(*argv));
 	if (!argv) {
 		snprintf(why, why_size, "cannot start the supervisor: %s", strerror(errno));
 		return;

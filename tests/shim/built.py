@@ -41,7 +41,7 @@ print(json.dumps({
     "blocked": int(status["SigBlk"], 16),
     "ignored": int(status["SigIgn"], 16),
     "fds": sorted(int(fd) for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")),
-    "prefix": sys.prefix,
+    "package": __file__.rpartition("/")[0],
     "isolated": sys.flags.isolated,
 }))
 sys.exit(7)
@@ -149,6 +149,9 @@ def build(directory: Path, sanitized: bool) -> Shim:
     shutil.copytree(REPOSITORY / "python" / "stepguard", shim.packages / "stepguard")
     (shim.packages / "stepguard/__main__.py").write_text(_SUPERVISOR)
     shutil.copy(importlib.import_module("_cffi_backend").__file__ or "", shim.packages)
+    command = prefix / "bin/stepguard"
+    command.parent.mkdir()
+    command.write_text((REPOSITORY / "spank/launcher.py").read_text().replace("/opt/stepguard", str(prefix)))
     return shim
 
 

@@ -66,6 +66,10 @@ def python_cannot_be_run(shim: Shim) -> None:
     python.chmod(0o755)
 
 
+def no_command(shim: Shim) -> None:
+    (shim.prefix / "bin/stepguard").unlink()
+
+
 BREAKAGES: list[tuple[Callable[[Shim], None], str]] = [
     (no_bridge, "cannot load the bridge: "),
     (bridge_is_no_library, "cannot load the bridge: "),
@@ -79,6 +83,7 @@ BREAKAGES: list[tuple[Callable[[Shim], None], str]] = [
     (answer_is_no_decision, "the bridge failed"),
     (exit_in_the_answer, "SystemExit: 0"),
     (python_cannot_be_run, "cannot start the supervisor: "),
+    (no_command, "cannot start the supervisor: "),
 ]
 
 

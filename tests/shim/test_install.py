@@ -66,7 +66,7 @@ def test_everybody_can_use_it_and_nobody_change_it(stage: Path) -> None:
 
 def test_nothing_names_the_place_where_it_was_built(stage: Path) -> None:
     root = stage / PREFIX.lstrip("/")
-    assert (root / "bin/stepguard").read_text().startswith(f"#!{PREFIX}/venv/bin/python -I\n")
+    assert (root / "bin/stepguard").read_text().startswith(f"#!{PREFIX}/venv/bin/python -IS\n")
     named = [
         path
         for path in root.rglob("*")

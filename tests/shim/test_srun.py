@@ -47,7 +47,7 @@ def test_exports_only_what_slurm_calls(shim: Shim) -> None:
 def test_guarded_step_becomes_the_supervisor(shim: Shim) -> None:
     state = shim.run(["srun", "-n4", "--auto-resume=1", "-J", "x", "./train", "--lr", "1"], env=JOB).supervised
     assert state["argv"] == [b"supervise", b"--command-at", b"4", b"--", *b"srun -n4 -J x ./train --lr 1".split()]
-    assert state["prefix"] == str(shim.prefix / "venv")
+    assert state["package"] == str(shim.packages / "stepguard")
     assert state["isolated"] == 1
     assert state["env"]["STEPGUARD_SUPERVISED"] == "71.-"
     assert state["fds"] == [0, 1, 2]
@@ -234,7 +234,7 @@ def test_hostile_environment_does_not_reach_the_interpreter(shim: Shim, tmp_path
     assert outcome.stderr == ""
     state = outcome.supervised
     assert state["argv"][-1] == "ü".encode()
-    assert state["prefix"] == str(shim.prefix / "venv")
+    assert state["package"] == str(shim.packages / "stepguard")
     # The user's program gets the user's environment all the same.
     assert {name: state["env"][name] for name in hostile} == hostile
 

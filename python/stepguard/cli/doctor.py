@@ -34,7 +34,7 @@ _MIN_WIDTH, _MAX_WIDTH = 60, 120
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(as_json: bool) -> int:
     """Check this installation on this host, and say what to change. Changes nothing."""
-    prefix = installed_prefix(Path(sys.prefix))
+    prefix = installed_prefix(Path(sys.executable).parents[1])
     results = Examination(prefix, os.environ, refusal, answering).run()
     if as_json:
         checks = [result.as_record() for result in results]
