@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only place that starts programs.
 
-Two ways: `run` for a short command whose output is read, and `spawn` for a program that lives beside us. A
-spawned program starts with an empty signal mask and default dispositions, whatever its parent blocks; a short
-command keeps the parent's mask, so that a Ctrl-C does not end our own `scontrol` half way.
+Two ways: `run` for a short command whose output is read (`start`, to do something else until it has ended), and
+`spawn` for a program that lives beside us. A spawned program starts with an empty signal mask and default
+dispositions, whatever its parent blocks; a short command keeps the parent's mask, so that a Ctrl-C does not end our own
+`scontrol` half way.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.errors import ProcessError
+
+if TYPE_CHECKING:
+    from pathlib import Path  # 3 ms of import
+    from types import TracebackType
 
 _ALL_SIGNALS = sorted(set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP})
 
@@ -30,14 +33,40 @@ class Completed(NamedTuple):
     stderr: str
 
 
-@dataclass
+class Running:
+    """A short command that has been started. As a context manager it ends the command, if that has not ended."""
+
+    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[str], timeout_s: float) -> None:
+        self.argv = tuple(argv)
+        self._popen = popen
+        self._timeout_s = timeout_s
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._popen.returncode is None:
+            self._popen.kill()
+        self._popen.__exit__(kind, error, at)
+
+    def completed(self) -> Completed:
+        """Waits for its end. Raises ProcessError when that does not come within the time, counted from this call."""
+        try:
+            stdout, stderr = self._popen.communicate(timeout=self._timeout_s)
+        except subprocess.TimeoutExpired as expired:
+            what = f"no answer within {self._timeout_s:g} s"
+            raise ProcessError(what, self.argv[0], "is slurmctld up?") from expired
+        return Completed(self.argv, self._popen.returncode, stdout, stderr)
+
+
 class Child:
     """A program that lives beside us. `pidfd` is readable once it has ended; `status` is set by `poll`."""
 
-    argv: tuple[str, ...]
-    pid: int
-    pidfd: int
-    status: int | None = None
+    def __init__(self, argv: Sequence[str], pid: int) -> None:
+        self.argv = tuple(argv)
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.status: int | None = None
 
     def poll(self) -> int | None:
         """The exit status if it has ended (negative: the signal that ended it), else None. Never blocks."""
@@ -62,35 +91,35 @@ class Child:
 
 
 def run(
-    argv: Sequence[str],
-    *,
-    timeout_s: float,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    text_in: str = "",
+    argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None, cwd: str | Path | None = None
 ) -> Completed:
     """Runs a program to its end and returns its output, undecodable bytes kept by surrogateescape.
 
     Raises ProcessError when it cannot be started or is not done after `timeout_s` seconds; it is killed then.
     """
+    with start(argv, timeout_s=timeout_s, env=env, cwd=cwd) as running:
+        return running.completed()
+
+
+def start(
+    argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None, cwd: str | Path | None = None
+) -> Running:
+    """Starts what `run` runs, with nothing on its stdin. Raises ProcessError when it cannot be started."""
     try:
-        done = subprocess.run(
+        popen = subprocess.Popen(
             list(argv),
-            input=text_in,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=env,
             cwd=cwd,
-            timeout=timeout_s,
             text=True,
             encoding="utf-8",
             errors="surrogateescape",
-            check=False,
         )
-    except subprocess.TimeoutExpired as expired:
-        raise ProcessError(f"no answer within {timeout_s:g} s", argv[0], "is slurmctld up?") from expired
     except OSError as error:
-        raise ProcessError(f"cannot start: {error.strerror}", argv[0], "is it installed and in PATH?") from error
-    return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+        raise _cannot_start(argv, error) from error
+    return Running(argv, popen, timeout_s)
 
 
 def spawn(
@@ -118,5 +147,9 @@ def spawn(
             setsigdef=_ALL_SIGNALS,
         )
     except OSError as error:
-        raise ProcessError(f"cannot start: {error.strerror}", argv[0], "is it installed and in PATH?") from error
-    return Child(tuple(argv), pid, os.pidfd_open(pid))
+        raise _cannot_start(argv, error) from error
+    return Child(argv, pid)
+
+
+def _cannot_start(argv: Sequence[str], error: OSError) -> ProcessError:
+    return ProcessError(f"cannot start: {error.strerror}", argv[0], "is it installed and in PATH?")

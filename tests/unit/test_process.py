@@ -29,6 +29,15 @@ def test_run_ends_what_takes_too_long() -> None:
     assert time.monotonic() - begin_s < 5
 
 
+def test_what_was_started_answers_later_and_is_ended_with_its_context() -> None:
+    with process.start(["sh", "-c", "cat; echo done"], timeout_s=10) as running:
+        assert running.completed().stdout == "done\n"
+    begin_s = time.monotonic()
+    with pytest.raises(ValueError, match="ours"), process.start(["sleep", "30"], timeout_s=10):
+        raise ValueError("ours")
+    assert time.monotonic() - begin_s < 5
+
+
 @pytest.mark.parametrize("start", [process.spawn, lambda argv: process.run(argv, timeout_s=1)])
 def test_an_absent_program_is_named(start: object) -> None:
     assert callable(start)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from stepguard.errors import ProcessError, SlurmRefused, SlurmUnreachable
-from stepguard.process import Completed, run
+from stepguard.process import Completed, Running, start
 from stepguard.slurm import text
 from stepguard.slurm.hostlist import fold
 from stepguard.slurm.records import ClusterConfig, Job, Node, Share, Step
@@ -22,6 +22,7 @@ _UNREACHABLE = (
 )
 # A step or job that is not there any more need not be ended.
 _GONE = ("invalid job id", "already completing or completed", "not found")
+_SHOW_JOB = ("scontrol", "--details", "show", "job")
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LD_LIBRARY_PATH", "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
@@ -46,26 +47,34 @@ class Commands:
         self._addresses: dict[str, str] = {}
 
     def job(self, job_id: str) -> Job:
-        found = self._job_by_json(job_id) if self._json else self._job_by_text(job_id)
+        with self.asked_job(job_id) as answer:
+            return answer()
+
+    @contextmanager
+    def asked_job(self, job_id: str) -> Iterator[Callable[[], Job]]:
+        if self._json:
+            yield lambda: self._noted(self._job_by_json(job_id))
+            return
+        with self._start(*_SHOW_JOB, job_id) as asked:
+            yield lambda: self._noted(self._job_by_text(job_id, asked))
+
+    def _noted(self, found: Job) -> Job:
         if found.array_task_id.isdigit():
             self._addresses[found.id] = f"{found.array_job_id}_{found.array_task_id}"
         elif not found.array_task_id and not found.het_job_id:
             self._addresses[found.id] = found.id
         return found
 
-    def _job_by_text(self, job_id: str) -> Job:
+    def _job_by_text(self, job_id: str, asked: Running) -> Job:
         try:
-            return self._shown_job(job_id)
+            return text.job(self._checked(_completed(asked)), time.time())
         except text.Ambiguous:
             pass  # one id for a whole array or a het job, or texts that imitate Slurm's
         try:
-            return self._shown_job(self._address(job_id))
+            return text.job(self._ask(*_SHOW_JOB, self._address(job_id)), time.time())
         except text.Ambiguous as error:
             what = f"the job's own texts imitate Slurm's output ({error})"
             raise SlurmRefused(what, f"job {job_id}", "rename it, or set [slurm] output = json") from error
-
-    def _shown_job(self, address: str) -> Job:
-        return text.job(self._ask("scontrol", "--details", "show", "job", address), time.time())
 
     def _job_by_json(self, job_id: str) -> Job:
         from stepguard.slurm import json_form
@@ -112,7 +121,7 @@ class Commands:
 
     def shares(self, job_id: str) -> list[Share]:
         # Always as text: 22.05 has no JSON that says it.
-        shown = self._ask("scontrol", "--details", "show", "job", self._address(job_id))
+        shown = self._ask(*_SHOW_JOB, self._address(job_id))
         try:
             return text.shares(shown)
         except text.Ambiguous as error:
@@ -196,11 +205,15 @@ class Commands:
         return document
 
     def _run(self, *argv: str) -> Completed:
+        with self._start(*argv) as running:
+            return _completed(running)
+
+    def _start(self, *argv: str) -> Running:
         try:
             # Away from the user's directory, which may be gone.
-            return run(argv, timeout_s=self._timeout_s, env=self._environment, cwd=Path("/"))
+            return start(argv, timeout_s=self._timeout_s, env=self._environment, cwd="/")
         except ProcessError as error:
-            raise SlurmUnreachable(error.what, " ".join(argv), error.advice) from error
+            raise _unreachable(error, argv) from error
 
     def _checked(self, done: Completed) -> str:
         if done.status == 0:
@@ -210,6 +223,17 @@ class Commands:
         if any(words in said.lower() for words in _UNREACHABLE):
             raise SlurmUnreachable(f"no answer from slurmctld ({said})", command)
         raise SlurmRefused(said.rpartition("error: ")[2], command)
+
+
+def _completed(running: Running) -> Completed:
+    try:
+        return running.completed()
+    except ProcessError as error:
+        raise _unreachable(error, running.argv) from error
+
+
+def _unreachable(error: ProcessError, argv: tuple[str, ...]) -> SlurmUnreachable:
+    return SlurmUnreachable(error.what, " ".join(argv), error.advice)
 
 
 def _is_gone(done: Completed) -> bool:

@@ -8,7 +8,8 @@ SlurmRefused, with Slurm's own words, when it answers no (which includes an id t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from stepguard.slurm.records import ClusterConfig, Job, Node, Share, Step
@@ -19,6 +20,9 @@ class SlurmClient(Protocol):
 
     def job(self, job_id: str) -> Job:
         """The job with this id. A purged id (MinJobAge after the end) is SlurmRefused."""
+
+    def asked_job(self, job_id: str) -> AbstractContextManager[Callable[[], Job]]:
+        """`job`, asked at once: the call that the context gives waits for the answer, and raises as `job` does."""
 
     def nodes(self, names: Iterable[str]) -> list[Node]:
         """Those nodes, in the order of `names`, each once. No names: no question, an empty list.
