@@ -17,9 +17,11 @@ from demo.screen import Screen
 from demo.stage import Stage, StoryError
 from demo.stories import STORIES, Story
 from lab import Cluster, LabError
+from lab.releases import Release
 from lab.roots import product
 
-_NODES, _GPUS = 6, 2
+_GPUS = 2
+_PACKAGES = "usr/lib/python3/dist-packages"
 _PLUGSTACK = "optional /opt/stepguard/lib/slurm/stepguard.so\n"
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -54,13 +56,16 @@ def _play(story: Story, screen: Screen) -> str:
     if os.geteuid() != 0:
         raise LabError("the lab makes namespaces and mounts: run this as root")
     screen.say("demo", f"the story: {story.plot}")
+    root = Release.find(None).root
+    if not (root / _PACKAGES / story.program.package).is_dir():
+        raise LabError(f"python3-{story.program.package} is not installed in {root}")
     screen.say("demo", "make install PREFIX=/opt/stepguard DESTDIR=build/product (the first time takes a minute)")
     prefix = product()
-    screen.say("demo", f"starting a Slurm cluster of {_NODES} nodes on this machine")
-    with Cluster(_NODES, _GPUS, story.slurm_conf, _PLUGSTACK, prefix) as lab:
+    screen.say("demo", f"starting a Slurm cluster of {story.num_nodes} nodes on this machine")
+    with Cluster(story.num_nodes, _GPUS, story.slurm_conf, _PLUGSTACK, prefix) as lab:
         screen.say("slurm", f"Slurm {lab.release.version}, nodes {', '.join(lab.nodes)} are idle, {_GPUS} GPUs each")
         screen.say("slurm", f"plugstack.conf: {_PLUGSTACK}")
-        job = Job(lab, story.train)
+        job = Job(lab, story.program, story.options)
         screen.say("demo", f"{USER} submits spirals.sh:")
         screen.say("script", job.script)
         job.submit()

@@ -4,16 +4,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab import Cluster
 
 USER = "alice"
-TRAIN = Path(__file__).with_name("train.py")
 
-# In the step, not above it: each attempt has nodes of its own.
-_SCRIPT = """\
+
+@dataclass(frozen=True)
+class Program:
+    """A training: its file in this directory, the Python package that it needs, the batch script that runs it."""
+
+    file: str
+    package: str
+    script: str
+
+
+# MASTER_ADDR is set in the step, not above it: each attempt has nodes of its own.
+NUMPY = Program(
+    "train.py",
+    "numpy",
+    """\
 #!/bin/bash
 #SBATCH --job-name=spirals
 #SBATCH --nodes=4                # three to train on, one to spare
@@ -24,22 +37,43 @@ _SCRIPT = """\
 srun --auto-resume=1 --nodes=3 --ntasks=3 --gres=gpu:2 bash -c '
     export MASTER_ADDR=$(/opt/stepguard/bin/stepguard nodes --first)
     exec /usr/bin/python3 train.py --checkpoint spirals.npz {options}'
-"""
+""",
+)
+
+TORCH = Program(
+    "train_torch.py",
+    "torch",
+    """\
+#!/bin/bash
+#SBATCH --job-name=spirals
+#SBATCH --nodes=3                # to train on, and none to spare
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive --gres=gpu:2
+#SBATCH --time=30
+#SBATCH --output=spirals.out --open-mode=append
+
+srun --auto-resume=1 --gres=gpu:2 bash -c '
+    export MASTER_ADDR=$(/opt/stepguard/bin/stepguard nodes --first) MASTER_PORT=29500
+    export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS
+    exec /usr/bin/python3 train_torch.py --checkpoints /tmp/spirals {options}'
+""",
+)
 
 
 class Job:
     """One submitted job. Its output is read as it grows."""
 
-    def __init__(self, lab: Cluster, train_options: str) -> None:
+    def __init__(self, lab: Cluster, program: Program, options: str) -> None:
         self._lab = lab
-        self.script = _SCRIPT.format(options=train_options)
+        self.program = program
+        self.script = program.script.format(options=options)
         self._home = lab.home(USER)
         self._read_bytes = 0
         self.id = ""
 
     def submit(self) -> None:
         """Puts the files into the user's home and submits. Raises LabError when Slurm refuses."""
-        self._lab.write("train.py", TRAIN.read_text(), user=USER)
+        self._lab.write(self.program.file, Path(__file__).with_name(self.program.file).read_text(), user=USER)
         self._lab.write("spirals.sh", self.script, user=USER)
         self.id = self._lab.run(["sbatch", "--parsable", "spirals.sh"], user=USER).stdout.strip()
 

@@ -19,16 +19,19 @@ class Phase:
     what: str
 
 
-def resumed_in_place(journal: Sequence[Record], fault_at: float, again_at: float) -> list[Phase]:
-    """The phases when the step went on within its job. Times are Unix times on the one clock of the lab."""
+def resumed(journal: Sequence[Record], fault_at: float, again_at: float, replaced: str, loaded: str) -> list[Phase]:
+    """The phases when the step went on without a requeue. Times are Unix times on the one clock of the lab.
+
+    `replaced` says how the node was replaced, `loaded` what the program needs to begin.
+    """
     end = next(record for record in journal if record["event"] == "end")
     start = next(record for record in journal if record["event"] == "start" and record["attempt"] == 1)
     decide_s = end["decide_s"]
     return [
         Phase("detect", end["time"] - decide_s - fault_at, "stepguard knows that the node is bad"),
         Phase("decide", decide_s, "it has asked Slurm and the nodes, and has its verdict"),
-        Phase("replace", start["time"] - end["time"], "the node has left the job, the old tasks are gone"),
-        Phase("relaunch", again_at - start["time"], "srun again, Python and numpy loaded, first step of all ranks"),
+        Phase("replace", start["time"] - end["time"], replaced),
+        Phase("relaunch", again_at - start["time"], f"srun again, Python and {loaded} loaded, first step of all ranks"),
     ]
 
 

@@ -44,6 +44,17 @@ def after_link(total_s: float) -> str:
     )
 
 
+def after_node_without_spare(total_s: float) -> str:
+    """A node of a GPU job was lost, and the job has no spare."""
+    return "\n".join(
+        (
+            after_node(total_s),
+            "A job with GPUs (GRES) cannot grow in any release of Slurm from 22.05 to 26.05. It goes back into the queue",
+            "and waits for as many free nodes as it had. Here it kept its own, and got one more.",
+        )
+    )
+
+
 def after_batch_host(total_s: float) -> str:
     """The batch host lost its power, in a lab with short timeouts."""
     return "\n".join(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm says of nodes and job while a story runs."""
+"""What Slurm says of nodes and jobs while a story runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from lab import Cluster, Process
 
-_ASK = "sinfo -h -a -N -o '%N %T' && echo - && squeue -h -t all -o '%i %T %N %r'"
+_ASK = "sinfo -h -a -N -o '%N %T' && echo - && squeue -h -t all -S i -o '%i %j %T %N %r'"
 _PAUSE_S = 0.5
 
 
@@ -21,8 +21,8 @@ class States:
         self.nodes: dict[str, str] = {}
         """Each node's state, as sinfo names it; a star: does not answer."""
         self.job = ""
-        """The job's state, as squeue names it."""
-        self._job_told = ""
+        """The state of the story's job, the first of all, as squeue names it."""
+        self._jobs_told: dict[str, str] = {}
 
     def changes(self) -> list[str]:
         """What is new since the last call, in words."""
@@ -47,13 +47,15 @@ class States:
         return [f"{', '.join(nodes)}: {change}" for change, nodes in changed.items()]
 
     def _job_changes(self, text: str) -> list[str]:
-        """Tells of state, nodes, and why the job waits; the lab has no other job."""
-        for line in text.splitlines()[:1]:
-            job_id, self.job, *rest = line.split(" ", 3)
+        """Tells of state, nodes, and why a job waits. The first is the story's, all others are stepguard's helpers."""
+        told = {}
+        for number, line in enumerate(text.splitlines()):
+            job_id, name, state, *rest = line.split(" ", 4)
             nodes, reason = rest if len(rest) == 2 else ("", "")
-            told = f"job {job_id}: {self.job}" + (f" on {nodes}" if nodes else "")
-            told += f" ({reason})" if self.job == "PENDING" and reason != "None" else ""
-            if told != self._job_told:
-                self._job_told = told
-                return [told]
-        return []
+            if number == 0:
+                self.job = state
+            told[job_id] = f"job {job_id}{f' ({name})' if number else ''}: {state}" + (f" on {nodes}" if nodes else "")
+            told[job_id] += f" ({reason})" if state == "PENDING" and reason != "None" else ""
+        changed = [words for job_id, words in told.items() if words != self._jobs_told.get(job_id)]
+        self._jobs_told |= told
+        return changed

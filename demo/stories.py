@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The five stories: what goes wrong, and how it must end. Each raises StoryError where it goes another way."""
+"""The six stories: what goes wrong, and how it must end. Each raises StoryError where it goes another way."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from demo import plain_slurm
-from demo.phases import Phase, requeued, resumed_in_place, table
+from demo.job import NUMPY, TORCH, Program
+from demo.phases import Phase, requeued, resumed, table
 from demo.stage import Stage
 
-# The step runs on n1, n2 and n3 of a job on n1 to n4; the batch host is n1.
-_BATCH_HOST, _VICTIM = "n1", "n3"
+# The step runs on n1, n2 and n3 of a job on n1 to n4 (splice: n1 to n3); the batch host is n1.
+_BATCH_HOST, _VICTIM, _OUTSIDE = "n1", "n3", "n4"
 _PAUSED = "--pause 0.02"
 _XID = "replace: XID 79, GPU has fallen off the bus"
 
 
 @dataclass(frozen=True)
 class Story:
-    """`plot` says beforehand what will happen, `train` are options of train.py, `tell` plays it to its end and
-    returns the closing lines."""
+    """`plot` says beforehand what will happen, `options` are the program's, `tell` plays it to its end and returns the
+    closing lines."""
 
     plot: str
     tell: Callable[[Stage], str]
-    train: str = f"--steps 450 {_PAUSED}"
+    options: str = f"--steps 450 {_PAUSED}"
+    program: Program = NUMPY
+    num_nodes: int = 6
     slurm_conf: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -57,12 +60,20 @@ def _closing(stage: Stage, phases: list[Phase], plain: Callable[[float], str]) -
 
 def _ends_on_the_spare(stage: Stage, again_at: float, plain: Callable[[float], str]) -> str:
     """The end of all stories in which the job has a spare node for the step."""
+    _ends_by(stage, "spare")
+    phases = resumed(
+        stage.job.journal(), stage.fault_at, again_at, "the node has left the job, the old tasks are gone", "numpy"
+    )
+    return _closing(stage, phases, plain)
+
+
+def _ends_by(stage: Stage, strategy: str) -> None:
+    """The training ends well, after one recovery by that strategy."""
     stage.until_ended("COMPLETED")
     stage.check(stage.training.done > 0, "the training is done", "its last line is missing")
     stage.check(list(stage.training.attempts) == [0, 1], "two attempts", list(stage.training.attempts))
     choice = next(record for record in stage.job.journal() if record["event"] == "choice")
-    stage.check(choice["strategy"] == "spare", "the spare node was taken", choice)
-    return _closing(stage, resumed_in_place(stage.job.journal(), stage.fault_at, again_at), plain)
+    stage.check(choice["strategy"] == strategy, f"the strategy was {strategy}", choice)
 
 
 def node(stage: Stage) -> str:
@@ -112,6 +123,24 @@ def batch_host(stage: Stage) -> str:
     return _closing(stage, requeued(stage.job.journal(), stage.fault_at, again_at), plain_slurm.after_batch_host)
 
 
+def splice(stage: Stage) -> str:
+    """A node loses its power, the job has no other, and for its GPUs Slurm does not let it grow."""
+    _train_for_a_while(stage)
+    with stage.fault(f"power off {_VICTIM}; {_OUTSIDE} is idle, but not of this job"):
+        stage.lab.power_off(_VICTIM)
+    again_at = _trains_again(stage, _VICTIM, 60)
+    before, after = (stage.training.attempts[number] for number in (0, 1))
+    expected = {rank: _OUTSIDE if node == _VICTIM else node for rank, node in before.places.items()}
+    stage.check(after.places == expected, f"survivors keep their ranks, {_OUTSIDE} has the lost one", after.places)
+    _ends_by(stage, "splice")
+    losses = stage.training.losses
+    stage.check(sorted(losses.values(), reverse=True) == list(losses.values()), "the loss falls on and on", losses)
+    replaced = f"a helper job has brought {_OUTSIDE}, {_VICTIM} has left the job, the old tasks are gone"
+    phases = resumed(stage.job.journal(), stage.fault_at, again_at, replaced, "torch")
+    ranks = [f"  rank {rank} on {node}: {after.origins[rank]}" for rank, node in after.places.items()]
+    return "\n".join((*ranks, _closing(stage, phases, plain_slurm.after_node_without_spare)))
+
+
 def application(stage: Stage) -> str:
     """The program raises an error on healthy nodes."""
     stage.until_ended("FAILED")
@@ -123,7 +152,7 @@ def application(stage: Stage) -> str:
 
 def _tasks(stage: Stage, host: str) -> list[int]:
     """The training's processes on a host, as numbered on this side."""
-    return [pid for pid, command in stage.lab.processes(host).items() if "train.py" in command]
+    return [pid for pid, command in stage.lab.processes(host).items() if stage.job.program.file in command]
 
 
 STORIES = {
@@ -137,6 +166,12 @@ STORIES = {
         "Slurm's own timeouts are short in this lab (SlurmdTimeout=10, cred_expire=5), or you would wait for minutes.",
         batch_host,
         slurm_conf={"SlurmdTimeout": "10", "AuthInfo": "cred_expire=5"},
+    ),
+    "splice": Story(
+        "a node dies and the job has no spare; the step goes on over two jobs. (PyTorch: torch.distributed with gloo.)",
+        splice,
+        program=TORCH,
+        num_nodes=4,
     ),
     "application": Story(
         "the program fails by itself; it is not resumed.", application, f"--steps 450 --fail-at 130 {_PAUSED}"
