@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which code runs in which of Slurm's programs. No callback for prolog and epilog is exported, for which slurmd would
- * start a slurmstepd a job. Callbacks return 0 or -1 only: a positive value is ignored, logged or fatal by release.
+ * Which code runs in which of Slurm's programs. There is no callback for prolog and epilog, for which slurmd would start
+ * a slurmstepd a job. Callbacks return 0 or -1 only: a positive value is ignored, logged or fatal by release.
  */
 #include "shim.h"
 
@@ -40,3 +40,21 @@ EXPORT int slurm_spank_task_init(spank_t spank, int count, char **arguments)
 	(void)arguments;
 	return stepd_task_init(spank);
 }
+
+/* What Slurm looks for, in every program that loads the plugin, and does not find. To a name that is unknown dlsym
+ * answers NULL after it has made up a message, which nobody reads and every srun pays for; so the names are known, and
+ * NULL is what they stand for. (Before 2.28, glibc took them for unknown all the same.) */
+#define ABSENT(name) __asm__(".globl " #name "\n.set " #name ", 0")
+ABSENT(slurm_spank_init_failure_mode);
+ABSENT(slurm_spank_job_prolog);
+ABSENT(slurm_spank_local_user_init);
+ABSENT(slurm_spank_user_init);
+ABSENT(slurm_spank_task_init_privileged);
+ABSENT(slurm_spank_task_post_fork);
+ABSENT(slurm_spank_task_exit);
+ABSENT(slurm_spank_job_epilog);
+ABSENT(slurm_spank_slurmd_exit);
+ABSENT(slurm_spank_exit);
+ABSENT(spank_options);
+ABSENT(init);
+ABSENT(fini);

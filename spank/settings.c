@@ -66,7 +66,7 @@ void settings_read(struct settings *settings, int count, char **arguments)
 				    key->allowed[0], all_keys);
 		}
 	}
-	settings->misplaced_warns = strcmp(chosen[MISPLACED], "warn") == 0;
-	settings->broken_refuses = strcmp(chosen[ON_BROKEN], "refuse") == 0;
+	settings->misplaced_warns = chosen[MISPLACED] != keys[MISPLACED].allowed[0];
+	settings->broken_refuses = chosen[ON_BROKEN] != keys[ON_BROKEN].allowed[0];
 	settings->lint = chosen[LINT];
 }

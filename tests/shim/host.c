@@ -97,6 +97,14 @@ spank_err_t spank_job_control_unsetenv(spank_t spank, const char *name)
 
 /* -- loading ------------------------------------------------------------------------------------------------------- */
 
+/* Slurm looks for these too, and calls or reads what it finds. */
+static const char *const absent[] = {
+	"init", "fini", "spank_options", "slurm_spank_init_failure_mode", "slurm_spank_job_prolog",
+	"slurm_spank_local_user_init", "slurm_spank_user_init", "slurm_spank_task_init_privileged",
+	"slurm_spank_task_post_fork", "slurm_spank_task_exit", "slurm_spank_job_epilog", "slurm_spank_slurmd_exit",
+	"slurm_spank_exit",
+};
+
 static void die(const char *what)
 {
 	fprintf(stderr, "host: %s: %s\n", what, dlerror());
@@ -120,6 +128,10 @@ static void load(char *line)
 	plugin->name = dlsym(handle, "plugin_name");
 	const unsigned int *version = dlsym(handle, "plugin_version");
 	spank_f *init = (spank_f *)dlsym(handle, "slurm_spank_init");
+
+	for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++)
+		if (dlsym(handle, absent[i]))
+			die(absent[i]);
 
 	if (!plugin->name || !version || *version != SLURM_VERSION_NUMBER || !init)
 		die("plugin symbols");
