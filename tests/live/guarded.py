@@ -62,7 +62,7 @@ class Job:
         path = self.directory / "progress"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def ranks(self, attempt: int) -> list[dict[str, Any]]:
+    def ranks(self, attempt: int | str) -> list[dict[str, Any]]:
         """What each rank of an attempt saw, in the order of ranks."""
         paths = sorted(self.directory.glob(f"rank-{attempt}-*"), key=lambda path: int(path.name.rpartition("-")[2]))
         return [json.loads(path.read_text()) for path in paths]

@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
-from guarded import PLUGSTACK, Job, hosts_of, new_job
+from guarded import PLUGSTACK, Job, new_job, until
 from lab.cluster import Cluster
 from product import installed
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(150)]
 
 GPUS = ("--exclusive", "--gres=gpu:2")
+# From the fault to all ranks running again.
+WITHIN_S = 7.0
 
 
 def spliced_lab(nodes: int, **slurm_conf: str) -> Cluster:
@@ -19,18 +24,200 @@ def spliced_lab(nodes: int, **slurm_conf: str) -> Cluster:
 
 
 def queue(lab: Cluster) -> list[str]:
-    """Ids of all jobs that have not ended."""
-    return lab.run(["squeue", "-h", "-o", "%A"], user="root").stdout.split()
+    """Ids of all jobs that wait or run; one on a dead node is COMPLETING until Slurm has noticed that."""
+    return lab.run(["squeue", "-h", "-t", "PD,R", "-o", "%A"], user="root").stdout.split()
 
 
-def test_a_gpu_job_without_a_spare_goes_on_with_a_node_from_outside() -> None:
+def names(lab: Cluster, folded: str) -> list[str]:
+    """The hosts of a host list, in its order."""
+    return lab.run(["scontrol", "show", "hostnames", folded]).stdout.split()
+
+
+def strategies(job: Job) -> list[str]:
+    """The strategies that were chosen, one a failed attempt."""
+    return [record["strategy"] for record in job.journal() if record["event"] == "choice"]
+
+
+def host_of(ranks: list[dict[str, Any]]) -> list[str]:
+    """The host of each rank."""
+    return [rank["host"] for rank in ranks]
+
+
+def assert_one_step(job: Job, attempt: int | str, nodes: list[str]) -> None:
+    """Every rank of an attempt sees one and the same whole, on these nodes in the order of SLURM_NODEID."""
+    ranks = job.ranks(attempt)
+    tasks = str(len(ranks))
+    per_node: dict[str, list[int]] = {name: [] for name in nodes}
+    for number, rank in enumerate(ranks):
+        env = rank["env"]
+        per_node[rank["host"]].append(number)
+        assert env["SLURM_PROCID"] == str(number)
+        assert env["SLURM_JOB_ID"] == env["SLURM_JOBID"] == job.id
+        assert env["SLURM_STEP_ID"] == env["SLURM_STEPID"] == ranks[0]["env"]["SLURM_STEP_ID"]
+        assert env["SLURM_NTASKS"] == env["SLURM_NPROCS"] == env["SLURM_STEP_NUM_TASKS"] == tasks
+        assert env["SLURM_NNODES"] == env["SLURM_JOB_NUM_NODES"] == env["SLURM_STEP_NUM_NODES"] == str(len(nodes))
+        assert env["SLURM_NODEID"] == str(nodes.index(rank["host"]))
+        assert env["SLURMD_NODENAME"] == rank["host"]
+        assert names(job.lab, env["SLURM_STEP_NODELIST"]) == nodes
+        assert env["SLURM_JOB_NODELIST"] == env["SLURM_NODELIST"] == env["SLURM_STEP_NODELIST"]
+        assert env["SLURM_STEP_TASKS_PER_NODE"] == env["SLURM_TASKS_PER_NODE"]
+        assert "SLURM_STEPGUARD_PLACES" not in env
+        helper = env.get("STEPGUARD_HELPER_JOB_ID")
+        assert (helper is not None) is (rank["host"] not in names(job.lab, job.nodes()))
+        assert helper != job.id
+    for rank in ranks:
+        gtids = ",".join(map(str, per_node[rank["host"]]))
+        assert rank["env"]["SLURM_GTIDS"] == gtids
+        assert rank["env"]["SLURM_LOCALID"] == str(per_node[rank["host"]].index(int(rank["env"]["SLURM_PROCID"])))
+
+
+@pytest.mark.parametrize("dead", ["n2", "n3"])
+def test_a_gpu_job_without_a_spare_goes_on_with_a_node_from_outside(dead: str) -> None:
     with spliced_lab(4) as lab:
         job = new_job(lab)
-        job.submit(f"srun --auto-resume=1 --gres=gpu:2 {job.ring(150)}", "-N3", "-n3", *GPUS)
-        before = job.await_steps(20)
-        assert hosts_of(before) == {"n1", "n2", "n3"}
+        job.submit(f"srun --auto-resume=1 --gres=gpu:2 {job.ring(250)}; echo status $?", "-N3", "-n3", *GPUS)
+        job.await_steps(20)
+        first = host_of(job.ranks(0))
+        fault_s = time.time()
+        lab.power_off(dead)
+        after = job.await_steps(10, attempt=1)
+        assert after[0]["time"] - fault_s < WITHIN_S
+        expected = ["n4" if host == dead else host for host in first]
+        assert host_of(job.ranks(1)) == expected
+        assert_one_step(job, 1, expected)
+        assert len(queue(lab)) == 2
+        shown = lab.run(["squeue", "-h", "-n", f"stepguard-{job.id}", "-o", "%D %N %b %k"]).stdout.strip()
+        assert shown.startswith("1 n4 gres") and shown.endswith(f"stepguard: helper of job {job.id}")
+        assert all(rank["env"]["SLURM_GPUS_ON_NODE"] == "2" for rank in job.ranks(1))
+        assert job.await_end() == "COMPLETED"
+        assert "status 0" in job.out()
+        assert job.progress()[-1]["step"] == 250
+        assert queue(lab) == []
+        assert strategies(job) == ["splice"]
+        assert "[Auto Resume] Info: JobID: 1 StepID: 0 Retrying step. Attempt number: 1\n" in job.out()
+
+
+@pytest.mark.parametrize(
+    ("submit", "srun", "layout"),
+    [
+        pytest.param("-N3", "-N3 -n6", ["n1", "n1", "n2", "n2", "n3", "n3"], id="two tasks a node"),
+        pytest.param("-N3", "-N3 -n6 -m cyclic", ["n1", "n2", "n3", "n1", "n2", "n3"], id="cyclic"),
+        pytest.param("-N3 --ntasks-per-node=2", "", ["n1", "n1", "n2", "n2", "n3", "n3"], id="ntasks-per-node"),
+        pytest.param("-N3", "--ntasks-per-node=2 --gpus-per-task=1", ["n1", "n1", "n2", "n2", "n3", "n3"], id="srun"),
+        pytest.param("-N3 --gpus=6", "-n3 --gpus=6", ["n1", "n2", "n3"], id="GPUs of the whole"),
+        pytest.param("-N3", "-N3 -n3 --export=NONE", ["n1", "n2", "n3"], id="export none"),
+        pytest.param("-N3 -n3 -c4 --mem=400", "-c4", ["n1", "n2", "n3"], id="cpus per task"),
+    ],
+)
+def test_ranks_stay_where_they_were(submit: str, srun: str, layout: list[str]) -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        gpus = () if "--gpus" in submit else ("--gres=gpu:2",)
+        job.submit(f"srun --auto-resume=1 {srun} {job.ring(250)}", *submit.split(), "--exclusive", *gpus)
+        told = "NONE" not in srun  # else the ring does not know its attempt
+        until("steps", lambda: len(job.progress()) > 20, 20)
+        assert host_of(job.ranks(0 if told else "-")) == layout
+        lab.power_off("n2")
+        until("all ranks run again", lambda: "n4" in job.progress()[-1]["hosts"], 15)
+        moved = ["n4" if host == "n2" else host for host in layout]
+        assert host_of(job.ranks(1 if told else "-")) == moved
+        assert_one_step(job, 1 if told else "-", ["n1", "n4", "n3"])
+        lab.run(["scancel", job.id])
+        until("the queue is empty", lambda: queue(lab) == [], 15)
+
+
+def test_uneven_tasks_and_two_nodes_of_four_lost_at_once() -> None:
+    with spliced_lab(6) as lab:
+        job = new_job(lab)
+        job.submit(f"srun --auto-resume=1 -N4 -n6 --gres=gpu:2 {job.ring(400)}", "-N4", *GPUS)
+        job.await_steps(20)
+        before = host_of(job.ranks(0))
+        assert len(before) == 6
+        fault_s = time.time()
+        lab.power_off("n2")
         lab.power_off("n3")
         after = job.await_steps(10, attempt=1)
-        assert hosts_of(after) == {"n1", "n2", "n4"}
+        assert after[0]["time"] - fault_s < WITHIN_S
+        where = dict(zip(before, host_of(job.ranks(1)), strict=True))
+        assert (where["n1"], where["n4"]) == ("n1", "n4")
+        assert {where["n2"], where["n3"]} == {"n5", "n6"}
+        assert_one_step(job, 1, ["n1", where["n2"], where["n3"], "n4"])
+        lab.run(["scancel", job.id])
+        until("the queue is empty", lambda: queue(lab) == [], 15)
+
+
+def test_one_loss_after_the_other() -> None:
+    """The helper's node, then a survivor, then both a helper's node and a survivor."""
+    with spliced_lab(8) as lab:
+        job = new_job(lab, resume="min_progress_s = 0.5")
+        job.submit(f"srun --auto-resume=1 -N3 -n3 --gres=gpu:2 {job.ring(2000)}", "-N3", *GPUS)
+        job.await_steps(20)
+        hosts = host_of(job.ranks(0))
+        for attempt, lost in ((1, [2]), (2, [2]), (3, [1]), (4, [1, 2])):
+            survivors = {rank: host for rank, host in enumerate(hosts) if rank not in lost}
+            fault_s = time.time()
+            for rank in lost:
+                lab.power_off(hosts[rank])
+            after = job.await_steps(20, attempt=attempt)
+            assert after[0]["time"] - fault_s < WITHIN_S
+            hosts = host_of(job.ranks(attempt))
+            assert {rank: host for rank, host in enumerate(hosts) if rank not in lost} == survivors
+            assert_one_step(job, attempt, hosts)
+        assert strategies(job) == ["splice"] * 4
+        lab.run(["scancel", job.id])
+        until("the queue is empty", lambda: queue(lab) == [], 15)
+
+
+def test_a_spare_takes_the_ranks_of_the_lost_node_and_files_and_labels_say_so() -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        step = f"srun --auto-resume=1 -l -N3 -n3 --gres=gpu:2 -o {job.directory}/of-%t"
+        job.submit(f"{step} bash -c 'echo $SLURM_PROCID on $(hostname); exec {job.ring(150)}'", "-N4", *GPUS)
+        job.await_steps(10)
+        lab.power_off("n2")
+        job.await_steps(10, attempt=1)
+        assert host_of(job.ranks(1)) == ["n1", "n4", "n3"]
+        assert [rank["env"]["SLURM_NODEID"] for rank in job.ranks(1)] == ["0", "1", "2"]
+        assert strategies(job) == ["spare"]
         assert job.await_end() == "COMPLETED"
-        assert queue(lab) == []
+        for rank, (old, new) in enumerate((("n1", "n1"), ("n2", "n4"), ("n3", "n3"))):
+            lines = (job.directory / f"of-{rank}").read_text().splitlines()
+            lines = [line for line in lines if "slurmstepd" not in line]
+            assert lines == [f"{rank}: {rank} on {old}", f"{rank}: {rank} on {new}"]
+
+
+def test_without_keep_ranks_slurm_numbers_them_anew() -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab, resume="keep_ranks = false")
+        job.submit(f"srun --auto-resume=1 -N3 -n3 --gres=gpu:2 {job.ring(150)}", "-N4", *GPUS)
+        job.await_steps(10)
+        lab.power_off("n2")
+        job.await_steps(5, attempt=1)
+        assert host_of(job.ranks(1)) == ["n1", "n3", "n4"]
+        lab.run(["scancel", job.id])
+
+
+@pytest.mark.parametrize(
+    ("srun", "why"),
+    [
+        ("-o {dir}/of-%t", "has a file for each task or node"),
+        ("-e {dir}/%3n", "has a file for each task or node"),
+        ("--mpi=pmi2", "the program is started through PMI (--mpi=pmi2)"),
+        ("--multi-prog", "--multi-prog is of one srun"),
+    ],
+)
+def test_what_cannot_be_one_step_over_two_jobs_is_told_and_left_to_the_next_strategy(srun: str, why: str) -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab, resume='strategies = ["spare", "splice"]')
+        program = job.ring(400)
+        if "multi-prog" in srun:
+            lab.write(job.directory / "programs", f"0-2 {program}\n", user=job.user)
+            program = f"{job.directory}/programs"
+        job.submit(f"srun --auto-resume=1 {srun.format(dir=job.directory)} -N3 -n3 {program}", "-N3", *GPUS)
+        job.await_steps(5)
+        lab.power_off("n3")
+        until("the end is told", lambda: "Not resumed: no strategy is left" in job.out(), 20)
+        assert "splice: not possible: " in job.out()
+        assert why in job.out()
+        assert strategies(job) == [""]
+        assert queue(lab) in ([], [job.id])

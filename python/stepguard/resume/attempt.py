@@ -19,7 +19,8 @@ from stepguard.config import Resume
 from stepguard.errors import SlurmError
 from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
-from stepguard.resume.parts import Part, Plan
+from stepguard.resume.parts import Part
+from stepguard.resume.relaunch import Relaunch
 from stepguard.resume.signals import ENDING, SignalInbox
 from stepguard.resume.verdict import Finding
 from stepguard.slurm.protocol import SlurmClient
@@ -84,21 +85,18 @@ class Stdio:
 
 @dataclass
 class Attempt:
-    """One run of the step. The watch is made, by `make_watch`, once the step exists.
+    """One run of the step. The watch is made, by `make_watch`, once the step exists."""
 
-    `logical_step_id` is the SLURM_STEP_ID that the tasks see where it is not that of their srun's step.
-    """
-
-    plans: Sequence[Plan]
+    sruns: Relaunch
     slurm: SlurmClient
     inbox: SignalInbox
     make_watch: Callable[[], Lookout]
     config: Resume
     messages: Messages
-    logical_step_id: str = ""
     parts: list[Part] = field(default_factory=list)
     running_after_s: float | None = None
     _started_s: float = 0.0
+    _all_begun: bool = False
     _tasks_asked: int = 0
     _let_go: bool | None = None
     _received: dict[int, float] = field(default_factory=dict)
@@ -116,13 +114,13 @@ class Attempt:
     @property
     def started(self) -> bool:
         """Whether every srun has become a step."""
-        return bool(self.parts) and all(part.step is not None for part in self.parts)
+        return self._all_begun and all(part.step is not None for part in self.parts)
 
     @property
     def step_id(self) -> str:
         """The step's id as its tasks see it, "" before it is known."""
-        first = next((part.step for part in self.parts if part.step and not part.plan.helper), None)
-        return self.logical_step_id or (first.id if first else "")
+        step = self.parts[0].step if self.parts else None
+        return step.id if step else ""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -132,8 +130,7 @@ class Attempt:
     def run(self) -> AttemptEnd:
         """Runs to the end: its sruns' own, or ours when hardware under the step has failed."""
         last_s = self._started_s = time.monotonic()
-        for plan in self.plans:
-            self.parts.append(Part.start(plan))
+        self.parts.append(Part.start(self.sruns.first))
         while self._goes_on():
             findings = self._faults_under_step() if self.started else ()
             if findings:
@@ -205,6 +202,10 @@ class Attempt:
                 part.look_up_step(self.slurm, now_s)
         except SlurmError:
             return  # slurmctld restarts: asked again at the next look-up
+        if self.step_id and not self._all_begun:
+            # Only now, for the tasks of all parts see the id of this step.
+            self.parts += [Part.start(plan) for plan in self.sruns.others(self.step_id)]
+            self._all_begun = True
         if watch is not None and self.started:
             self.running_after_s = self._ran_s()
             self.messages.step_id = watch.step_id = self.step_id

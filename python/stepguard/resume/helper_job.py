@@ -68,11 +68,13 @@ def as_much_as(shares: Sequence[Share], exclusive: bool, time_left_s: float | No
 
 
 class HelperJob:
-    """One helper, from the question on. `id` is "" until Slurm has given it one, `nodes` are set by who uses it."""
+    """One helper, from the question on. `id` is "" until Slurm has given it one, `take_nodes` asks for
+    its nodes."""
 
     def __init__(self, slurm: SlurmClient, options: Mapping[str, str]) -> None:
         self.id = ""
         self.nodes: tuple[str, ...] = ()
+        self.cpus_per_node = ""
         self.watch: WatchStep | None = None
         self._slurm = slurm
         self._said = ""
@@ -111,6 +113,11 @@ class HelperJob:
             self.id = job_id
             self._granted = self._granted or word == "Granted"
         return self._granted
+
+    def take_nodes(self) -> None:
+        """Learns which nodes it has been granted. Raises SlurmError."""
+        job = self._slurm.job(self.id)
+        self.nodes, self.cpus_per_node = job.nodes, job.cpus_per_node
 
     def refused(self) -> str:
         """Why there will be no job, in salloc's words; "" while there may be one."""

@@ -25,9 +25,10 @@ MAX_SIZE_BYTES = 127 << 10
 def entry(constants: Mapping[str, str], rows: Iterable[tuple[int, Slot]]) -> str:
     """The entry of one part: `rows` are its nodes, each with its number in the whole.
 
-    Constants that the entry cannot hold (a value with ";" or a control character) are left out.
+    Constants that the entry cannot hold (a value with ";" or one that is not printable ASCII) are left out.
     """
-    fields = [f"{name}={value}" for name, value in constants.items() if value.isprintable() and ";" not in value]
+    held = {n: value for n, value in constants.items() if value.isascii() and value.isprintable() and ";" not in value}
+    fields = [f"{name}={value}" for name, value in held.items()]
     table = [f"@{slot.node}={number}:{ranks_text(slot.ranks)}" for number, slot in rows]
     return ";".join(["1", *fields, *table])
 

@@ -5,7 +5,8 @@ their tasks is told of its place in the whole."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from stepguard.config import Resume
@@ -17,6 +18,7 @@ from stepguard.slurm.environment import rebuilt
 from stepguard.slurm.hostlist import fold
 from stepguard.slurm.records import ClusterConfig, Job
 from stepguard.slurm.srun_arguments import SrunCommand, with_overrides
+from stepguard.slurm.text import cpus_of_nodes, cpus_per_node
 
 # What of the user's own placement the new node list replaces.
 _REPLACED = {"exclude", "nodefile", "relative", "mem-per-cpu", "mem-per-gpu"}
@@ -30,11 +32,30 @@ _JOB_PATTERN = re.compile(r"%(\d*)([jJsAa])")
 
 
 class Memory(NamedTuple):
-    """What is kept of the first attempt for all later ones: its layout, its step id, and what its tasks were told."""
+    """What is kept of the first attempt for all later ones: its layout, and what Slurm told its tasks."""
 
     layout: Layout | None
-    step_id: str
     told: Mapping[str, str]
+
+
+class Relaunch(NamedTuple):
+    """The sruns of an attempt: the one in the job itself, and, once its step id is known, those in helper jobs."""
+
+    first: Plan
+    others: Callable[[str], list[Plan]]
+
+    def with_environment(self, added: Mapping[str, str]) -> Relaunch:
+        """The same, with these variables added for every srun."""
+
+        def extended(plan: Plan) -> Plan:
+            return plan._replace(environment={**plan.environment, **added})
+
+        return Relaunch(extended(self.first), lambda step_id: [extended(plan) for plan in self.others(step_id)])
+
+
+def one_srun(plan: Plan) -> Relaunch:
+    """An attempt that is one srun."""
+    return Relaunch(plan, lambda _: [])
 
 
 def uses_pmi(command: SrunCommand, cluster: ClusterConfig, config: Resume) -> bool:
@@ -42,7 +63,7 @@ def uses_pmi(command: SrunCommand, cluster: ClusterConfig, config: Resume) -> bo
     return config.pmi == "auto" and (command.mpi or cluster.mpi_default or "none") != "none"
 
 
-def plans(
+def relaunch(
     command: SrunCommand,
     environment: Mapping[str, str],
     job: Job,
@@ -50,30 +71,88 @@ def plans(
     helpers: Sequence[HelperJob],
     memory: Memory | None,
     new_num_nodes: int | None,
-) -> list[Plan]:
-    """The parts of an attempt on `nodes`. Without `memory` Slurm numbers the ranks, as it likes."""
+) -> Relaunch:
+    """An attempt on `nodes`. Without `memory` Slurm numbers the ranks, as it likes."""
     base = rebuilt(environment, job, new_num_nodes)
-    if memory is None or memory.layout is None:
-        return [Plan(job.id, _one_srun(command, nodes), base)]
-    layout = memory.layout.moved_to(nodes)
-    if not helpers and layout.nodes == tuple(nodes):
-        return [Plan(job.id, _one_srun(command, nodes), base)]
-    lent = {name for helper in helpers for name in helper.nodes}
-    shares = [(job.id, [name for name in layout.nodes if name not in lent])]
-    shares += [(helper.id, [name for name in layout.nodes if name in helper.nodes]) for helper in helpers]
+    layout = memory.layout.moved_to(nodes) if memory and memory.layout else None
+    if memory is None or layout is None or (not helpers and layout.nodes == tuple(nodes)):
+        return one_srun(Plan(job.id, _as_before(command, nodes), base))
+    gpus = command.value("gpus") or base.get("SLURM_GPUS", "")
     shown = {name: base.pop(name) for name in _HIDDEN_VARIABLES if name in base}
-    constants = {**shown, **memory.told, **_constants(job, layout, helpers, memory.step_id)}
-    first = next(slot.node for slot in layout.slots if 0 in slot.ranks)
-    used = [(job_id, names) for job_id, names in shares if names]
-    made = []
-    for job_id, names in used:
-        is_helper, leads = job_id != job.id, first in names
-        own = {**constants, "STEPGUARD_HELPER_JOB_ID": job_id} if is_helper else constants
-        rows = [(number, slot) for number, slot in enumerate(layout.slots) if slot.node in names]
-        words = _part_srun(command, environment, job, job_id, layout, names, leads, memory.step_id)
-        told = {**base, places.VARIABLE: places.entry(own, rows)}
-        made.append(Plan(job_id, words, told, leads, is_helper, alone=len(used) == 1))
-    return made
+    whole = _Whole(command, job, layout, gpus, {**shown, **memory.told, **_constants(job, layout, helpers)})
+    lent = {name for helper in helpers for name in helper.nodes}
+    own_nodes = [name for name in layout.nodes if name not in lent]
+    return Relaunch(
+        Plan(
+            job.id,
+            whole.words(job.id, own_nodes),
+            {**base, places.VARIABLE: whole.entry(own_nodes)},
+            leads=whole.leads(own_nodes),
+            alone=not helpers,
+        ),
+        lambda step_id: [_in_helper(whole, helper, step_id, base) for helper in helpers],
+    )
+
+
+def _in_helper(whole: _Whole, helper: HelperJob, step_id: str, base: Mapping[str, str]) -> Plan:
+    """The part of one helper. Its srun reads of its own job in the environment, its tasks are told of the whole."""
+    folded, number = fold(helper.nodes), str(len(helper.nodes))
+    own = {"SLURM_JOB_NODELIST": folded, "SLURM_NODELIST": folded}
+    own |= {"SLURM_JOB_NUM_NODES": number, "SLURM_NNODES": number}
+    told = {"STEPGUARD_HELPER_JOB_ID": helper.id, "SLURM_STEP_ID": step_id, "SLURM_STEPID": step_id}
+    return Plan(
+        helper.id,
+        whole.words(helper.id, helper.nodes, step_id),
+        {**base, **own, places.VARIABLE: whole.entry(helper.nodes, told)},
+        leads=whole.leads(helper.nodes),
+        helper=True,
+        alone=False,
+    )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The step of which parts are made; `gpus` is what --gpus asks for the whole of it."""
+
+    command: SrunCommand
+    job: Job
+    layout: Layout
+    gpus: str
+    constants: Mapping[str, str]
+
+    def leads(self, nodes: Sequence[str]) -> bool:
+        """Whether rank 0 is on one of these nodes."""
+        return any(0 in slot.ranks for slot in self.layout.slots if slot.node in nodes)
+
+    def entry(self, nodes: Sequence[str], told: Mapping[str, str] | None = None) -> str:
+        """What tells the tasks on these nodes their places."""
+        rows = [(number, slot) for number, slot in enumerate(self.layout.slots) if slot.node in nodes]
+        return places.entry({**self.constants, **(told or {})}, rows)
+
+    def words(self, job_id: str, nodes: Sequence[str], step_id: str = "") -> list[str]:
+        """A host for each task in the order of ranks: labels and %t are the whole's where one job has all tasks.
+
+        `step_id` is that of the step in the job, for a part in another one.
+        """
+        command, hosts = self.command, self.layout.by_rank(nodes)
+        options: dict[str, str | None] = {
+            **_common(command),
+            "jobid": job_id,
+            "nodelist": ",".join(hosts),
+            "ntasks": str(len(hosts)),
+            "distribution": "arbitrary",
+        }
+        if self.gpus:
+            options["gpus-per-node"] = _each(self.gpus, len(self.layout.slots))
+        if step_id:
+            for name in ("output", "error", "input"):
+                if value := command.value(name):
+                    options[name] = _of_the_job(value, self.job, step_id)
+        if not self.leads(nodes):
+            options["quiet"] = None
+            if command.input in ("", "all") or command.input.isdigit():
+                options["input"] = "none"
+        return with_overrides(command, options, drop=_REPLACED | _PLACED_BY_HOST)
 
 
 def _common(command: SrunCommand) -> dict[str, str | None]:
@@ -85,41 +164,10 @@ def _common(command: SrunCommand) -> dict[str, str | None]:
     return options if command.open_mode else {**options, "open-mode": "append"}
 
 
-def _one_srun(command: SrunCommand, nodes: Sequence[str]) -> list[str]:
+def _as_before(command: SrunCommand, nodes: Sequence[str]) -> list[str]:
     """Slurm places the tasks as it did at first."""
     where = {"nodes": str(len(nodes)), "nodelist": ",".join(nodes)}
     return with_overrides(command, {**where, **_common(command)}, drop=_REPLACED)
-
-
-def _part_srun(
-    command: SrunCommand,
-    environment: Mapping[str, str],
-    job: Job,
-    job_id: str,
-    layout: Layout,
-    nodes: Sequence[str],
-    leads: bool,
-    step_id: str,
-) -> list[str]:
-    """A host for each task in the order of ranks, so that labels and %t are the whole's where one job has all tasks."""
-    hosts = layout.by_rank(nodes)
-    options: dict[str, str | None] = {
-        **_common(command),
-        "jobid": job_id,
-        "nodelist": ",".join(hosts),
-        "ntasks": str(len(hosts)),
-        "distribution": "arbitrary",
-    }
-    if gpus := command.value("gpus") or environment.get("SLURM_GPUS", ""):
-        options["gpus-per-node"] = _each(gpus, len(layout.slots))
-    for name in ("output", "error", "input"):
-        if value := command.value(name):
-            options[name] = _of_the_whole(value, job, step_id)
-    if not leads:
-        options["quiet"] = None
-        if command.input in ("", "all") or command.input.isdigit():
-            options["input"] = "none"
-    return with_overrides(command, options, drop=_REPLACED | _PLACED_BY_HOST)
 
 
 def _each(gpus: str, num_nodes: int) -> str:
@@ -128,8 +176,8 @@ def _each(gpus: str, num_nodes: int) -> str:
     return f"{kind}{colon}{-(-int(count) // num_nodes)}" if count.isdigit() else gpus
 
 
-def _of_the_whole(pattern: str, job: Job, step_id: str) -> str:
-    """A file name pattern in which the ids are those of the job, also in a helper (srun(1), FILENAME PATTERN)."""
+def _of_the_job(pattern: str, job: Job, step_id: str) -> str:
+    """A file name pattern with the ids of the job in place of the helper's (srun(1), FILENAME PATTERN)."""
     ids = {
         "j": job.id,
         "J": f"{job.id}.{step_id}",
@@ -142,16 +190,13 @@ def _of_the_whole(pattern: str, job: Job, step_id: str) -> str:
     return _JOB_PATTERN.sub(lambda found: ids[found[2]].rjust(int(found[1] or 0), "0"), pattern)
 
 
-def _constants(job: Job, layout: Layout, helpers: Sequence[HelperJob], step_id: str) -> dict[str, str]:
-    lent = [name for helper in helpers for name in helper.nodes]
-    all_nodes = tuple(dict.fromkeys((*layout.nodes, *job.nodes, *lent)))
+def _constants(job: Job, layout: Layout, helpers: Sequence[HelperJob]) -> dict[str, str]:
+    all_nodes = (*layout.nodes, *(name for name in job.nodes if name not in layout.nodes))
     num_nodes, num_tasks = str(len(layout.slots)), str(layout.num_tasks)
     step_nodes, job_nodes = fold(layout.nodes), fold(all_nodes)
-    return {
+    constants = {
         "SLURM_JOB_ID": job.id,
         "SLURM_JOBID": job.id,
-        "SLURM_STEP_ID": step_id,
-        "SLURM_STEPID": step_id,
         "SLURM_NTASKS": num_tasks,
         "SLURM_NPROCS": num_tasks,
         "SLURM_STEP_NUM_TASKS": num_tasks,
@@ -164,3 +209,9 @@ def _constants(job: Job, layout: Layout, helpers: Sequence[HelperJob], step_id: 
         "SLURM_NODELIST": job_nodes,
         "SLURM_JOB_NODELIST": job_nodes,
     }
+    cpus: dict[str, int] = {}
+    for nodes, text in ((job.nodes, job.cpus_per_node), *((h.nodes, h.cpus_per_node) for h in helpers)):
+        cpus |= dict(zip(nodes, cpus_of_nodes(text), strict=False))
+    if cpus.keys() >= set(all_nodes):
+        constants["SLURM_JOB_CPUS_PER_NODE"] = cpus_per_node(cpus[name] for name in all_nodes)
+    return constants

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from stepguard.config import Config
 from stepguard.errors import SlurmError
 from stepguard.resume import journal as journals
-from stepguard.resume import places
 from stepguard.resume.attempt import Attempt, AttemptEnd, Stdio
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
@@ -24,7 +23,7 @@ from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
 from stepguard.resume.orders import Orders
 from stepguard.resume.parts import Plan
-from stepguard.resume.relaunch import Memory, plans, uses_pmi
+from stepguard.resume.relaunch import Memory, Relaunch, one_srun, relaunch, uses_pmi
 from stepguard.resume.replacement import Replacement, await_old_processes
 from stepguard.resume.signals import ENDING, SignalInbox
 from stepguard.resume.strategies import Choice, Failed, Placement, Requeued
@@ -89,15 +88,15 @@ class Supervisor:
         )
         if number:
             self.messages.info(f"the job was requeued, Attempt number: {number}")
-        parts = [Plan(self.job.id, self.command.words, self.environment)]
+        sruns = one_srun(Plan(self.job.id, self.command.words, self.environment))
         try:
             while True:
-                outcome = self._one_attempt(number, parts)
+                outcome = self._one_attempt(number, sruns)
                 if isinstance(outcome, int):
                     return outcome
                 if not self._pause(0):
                     return self._interrupted_status()
-                parts = outcome
+                sruns = outcome
                 number += 1
                 self._limits.resumes += 1
                 self.messages.info(f"Retrying step. Attempt number: {number}")
@@ -114,21 +113,16 @@ class Supervisor:
         path = journals.directory(self.environment, cluster_name, self.job.id) / "resumes.jsonl"
         return Journal(path, journals.step_key(self.command.words), self.job.restart_count, self.messages.error)
 
-    def _one_attempt(self, number: int, parts: list[Plan]) -> int | list[Plan]:
-        """Runs one attempt; the parts of the next one, or the exit status."""
-        first = parts[0].words is self.command.words
+    def _one_attempt(self, number: int, sruns: Relaunch) -> int | Relaunch:
+        """Runs one attempt; the sruns of the next one, or the exit status."""
+        first = sruns.first.words is self.command.words
         added = {"STEPGUARD_ATTEMPT": str(number)}
         if not first:
             added[_EXIT_ERROR] = self.environment.get(_EXIT_ERROR, _OWN_EXIT_ERROR)
-        parts = [plan._replace(environment={**plan.environment, **added}) for plan in parts]
-        self._journal.write(
-            "start",
-            attempt=number,
-            words=_printable(parts[0].words),
-            **({"parts": [[plan.job_id, _printable(plan.words)] for plan in parts]} if len(parts) > 1 else {}),
-        )
+        sruns = sruns.with_environment(added)
+        self._journal.write("start", attempt=number, words=_printable(sruns.first.words))
         for tries_left in reversed(range(1 if first else _CREATION_TRIES)):
-            attempt = self._attempt = self._new_attempt(parts)
+            attempt = self._attempt = self._new_attempt(sruns)
             try:
                 end = attempt.run()
                 if end.status == 0:
@@ -145,20 +139,18 @@ class Supervisor:
             self._pause(_CREATION_PAUSE_S)
         raise AssertionError("the last try always decides")
 
-    def _new_attempt(self, parts: Sequence[Plan]) -> Attempt:
-        whole = places.VARIABLE in parts[0].environment
+    def _new_attempt(self, sruns: Relaunch) -> Attempt:
         return Attempt(
-            plans=parts,
+            sruns=sruns,
             slurm=self.slurm,
             inbox=self.inbox,
             make_watch=self._new_watch,
             config=self.config.resume,
             messages=self.messages,
-            logical_step_id=self._memory.step_id if whole and self._memory else "",
         )
 
-    def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | list[Plan]:
-        """Decides about a failed attempt: the parts of the next one, or the exit status."""
+    def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | Relaunch:
+        """Decides about a failed attempt: the sruns of the next one, or the exit status."""
         known_s = time.monotonic()
         self._remember(attempt)
         evidence, job_now = gather(
@@ -177,6 +169,10 @@ class Supervisor:
             "end",
             attempt=number,
             step_id=attempt.step_id or None,
+            parts=[
+                {"job": part.plan.job_id, "step": part.step and part.step.id, "nodes": part.step and part.step.nodes}
+                for part in attempt.parts
+            ],
             status=end.status,
             ran_s=round(end.ran_s, 3),
             running_after_s=attempt.running_after_s and round(attempt.running_after_s, 3),
@@ -224,7 +220,7 @@ class Supervisor:
             if len(choice.outcome.nodes) != len(end.step_nodes or self.job.nodes):
                 self._new_num_nodes = len(choice.outcome.nodes)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
-            return self._next_parts(choice.outcome, attempt)
+            return self._next_sruns(choice.outcome, attempt)
         if self._interrupted_by:
             return self._interrupted_status()
         self.messages.error("Not resumed: no strategy is left")
@@ -240,11 +236,10 @@ class Supervisor:
         told = next((task for task in tasks.values()), {})
         self._memory = Memory(
             layout=learnt(attempt.nodes, num_tasks, ranks),
-            step_id=attempt.step_id,
             told={name: value for name, value in told.items() if name != "SLURM_GTIDS"},
         )
 
-    def _next_parts(self, placement: Placement, attempt: Attempt) -> list[Plan]:
+    def _next_sruns(self, placement: Placement, attempt: Attempt) -> Relaunch:
         """All keep their ranks where that helps and can be done; always where helper jobs lend nodes."""
         helpers = self._replacement.helpers
         memory = self._memory
@@ -253,7 +248,7 @@ class Supervisor:
         keeps = self.config.resume.keep_ranks and not uses_pmi(self.command, self._cluster_config(), self.config.resume)
         if not helpers and not (keeps and attempt.watch.pulse.have_plugin(placement.nodes)):
             memory = None
-        made = plans(self.command, self.environment, self.job, placement.nodes, helpers, memory, self._new_num_nodes)
+        made = relaunch(self.command, self.environment, self.job, placement.nodes, helpers, memory, self._new_num_nodes)
         if memory and memory.layout:
             self._memory = memory._replace(layout=memory.layout.moved_to(placement.nodes))
         return made

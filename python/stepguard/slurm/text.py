@@ -156,6 +156,11 @@ def cpus_per_node(cpus: Iterable[int]) -> str:
     return ",".join(str(count) if times == 1 else f"{count}(x{times})" for count, times in runs)
 
 
+def cpus_of_nodes(text: str) -> list[int]:
+    """The reverse: "4(x3),2" → 4, 4, 4, 2."""
+    return [int(count) for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text) for _ in range(int(times or 1))]
+
+
 def _head(output: str) -> tuple[dict[str, str], str]:
     """The lines of Slurm's own above "Command=", by their beginning, and what --details adds between them."""
     lines = output.split("\n")

@@ -146,7 +146,7 @@ def _take(situation: Situation, helper: HelperJob) -> tuple[str, list[str]]:
 
     Why the helper is of no use, and which of its nodes are to blame; "" when all is well.
     """
-    helper.nodes = situation.slurm.job(helper.id).nodes
+    helper.take_nodes()
     nodes = situation.slurm.nodes(helper.nodes)
     alive = answering({node.name: (node.address, node.port) for node in nodes}, situation.config.probe_s)
     if silent := [name for name in helper.nodes if name not in alive]:
