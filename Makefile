@@ -15,8 +15,8 @@ SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed)
 help:
 	@echo 'make build    compile the plugin and its bridge, prepare the Python environment, in build/'
 	@echo 'make install  build, and install under PREFIX=$(PREFIX)'
-	@echo 'make demo     a training job in a lab meets a fault: FAULT=node|gpu|link|batch-host|application; as root, installs'
-	@echo '              what is missing'
+	@echo 'make demo     a training job in a lab meets a fault: FAULT=node|gpu|link|batch-host|splice|application; as root,'
+	@echo '              installs what is missing (splice: PyTorch, up to 1.3 GB)'
 	@echo 'make test     lint, then all tests; installs what is missing; as root, or the live ones are left out'
 	@echo 'make test-releases  the live tests on other releases of Slurm: RELEASES=$(RELEASES)'
 	@echo 'make bench    as root: what it costs, measured in labs against the design; BENCH="--only PART --rounds N --quick"'
@@ -81,8 +81,12 @@ locked-install: locked-build
 
 FAULT ?= node
 
-demo: packages
+demo: packages $(if $(filter splice,$(FAULT)),torch)
 	@PYTHONPATH=tests $(PYTHON) -m demo $(FAULT)
+
+# Big: never for anything else.
+torch:
+	@demo/install_torch.sh
 
 # -- test -------------------------------------------------------------------------------------------------------------
 
@@ -127,5 +131,5 @@ lint: packages .venv/ready
 clean:
 	rm -rf build
 
-.PHONY: help build install locked-build locked-install demo test test-releases bench packages lint clean
+.PHONY: help build install locked-build locked-install demo torch test test-releases bench packages lint clean
 .DELETE_ON_ERROR:

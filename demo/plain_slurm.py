@@ -49,8 +49,8 @@ def after_node_without_spare(total_s: float) -> str:
     return "\n".join(
         (
             after_node(total_s),
-            "A job with GPUs (GRES) cannot grow in any release of Slurm from 22.05 to 26.05. It goes back into the queue",
-            "and waits for as many free nodes as it had. Here it kept its own, and got one more.",
+            "No Slurm from 22.05 to 26.05 lets a job with GPUs (GRES) grow: it goes back into the queue, and waits for",
+            "as many free nodes as it had. Here it kept its own, and got one more.",
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from demo.stage import Stage
 # The step runs on n1, n2 and n3 of a job on n1 to n4 (splice: n1 to n3); the batch host is n1.
 _BATCH_HOST, _VICTIM, _OUTSIDE = "n1", "n3", "n4"
 _PAUSED = "--pause 0.02"
+_GOODBYE_S = 0.2
 _XID = "replace: XID 79, GPU has fallen off the bus"
 
 
@@ -124,21 +126,44 @@ def batch_host(stage: Stage) -> str:
 
 
 def splice(stage: Stage) -> str:
-    """A node loses its power, the job has no other, and for its GPUs Slurm does not let it grow."""
+    """A node goes down, the job has no other, and for its GPUs Slurm does not let it grow.
+
+    Its kernel still closes the connections, so that the program fails on the healthy nodes before anybody knows why.
+    """
     _train_for_a_while(stage)
-    with stage.fault(f"power off {_VICTIM}; {_OUTSIDE} is idle, but not of this job"):
+    with stage.fault(
+        f"{_VICTIM} goes down, and its rank's connections with it; {_OUTSIDE} is idle, outside of the job"
+    ):
+        for pid in _processes(stage, _VICTIM, "slurm", stage.job.program.file):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(_GOODBYE_S)
         stage.lab.power_off(_VICTIM)
     again_at = _trains_again(stage, _VICTIM, 60)
-    before, after = (stage.training.attempts[number] for number in (0, 1))
-    expected = {rank: _OUTSIDE if node == _VICTIM else node for rank, node in before.places.items()}
-    stage.check(after.places == expected, f"survivors keep their ranks, {_OUTSIDE} has the lost one", after.places)
     _ends_by(stage, "splice")
+    _ranks_stayed(stage)
+    raised = [line for line in stage.output if "onnection" in line and "RuntimeError: " in line]
+    stage.check(bool(raised), "gloo raised an error in a survivor", raised)
     losses = stage.training.losses
-    stage.check(sorted(losses.values(), reverse=True) == list(losses.values()), "the loss falls on and on", losses)
+    stage.check(sorted(losses.values(), reverse=True) == list(losses.values()), "the loss only falls", losses)
+    from_step = stage.training.attempts[1].from_step
+    saved, later = max(step for step in losses if step <= from_step), min(step for step in losses if step > from_step)
     replaced = f"a helper job has brought {_OUTSIDE}, {_VICTIM} has left the job, the old tasks are gone"
     phases = resumed(stage.job.journal(), stage.fault_at, again_at, replaced, "torch")
-    ranks = [f"  rank {rank} on {node}: {after.origins[rank]}" for rank, node in after.places.items()]
-    return "\n".join((*ranks, _closing(stage, phases, plain_slurm.after_node_without_spare)))
+    return (
+        f"The survivors kept their ranks and found their own checkpoints, {_OUTSIDE} has the rank of {_VICTIM}.\n"
+        f"The loss went on, {losses[saved]} at step {saved} and {losses[later]} at step {later}.\n"
+        f"{_closing(stage, phases, plain_slurm.after_node_without_spare)}"
+    )
+
+
+def _ranks_stayed(stage: Stage) -> None:
+    """Checks that each rank is where it was, next to the checkpoint that it left there, and the lost one outside."""
+    before, after = (stage.training.attempts[number] for number in (0, 1))
+    expected = {rank: _OUTSIDE if node == _VICTIM else node for rank, node in before.places.items()}
+    stage.check(after.places == expected, f"ranks on {expected}", after.places)
+    for rank, origin in after.origins.items():
+        begins = "no checkpoint" if after.places[rank] == _OUTSIDE else "its own checkpoint"
+        stage.check(origin.startswith(begins), f"rank {rank} has {begins}", origin)
 
 
 def application(stage: Stage) -> str:
@@ -152,7 +177,13 @@ def application(stage: Stage) -> str:
 
 def _tasks(stage: Stage, host: str) -> list[int]:
     """The training's processes on a host, as numbered on this side."""
-    return [pid for pid, command in stage.lab.processes(host).items() if stage.job.program.file in command]
+    return _processes(stage, host, stage.job.program.file)
+
+
+def _processes(stage: Stage, host: str, *words: str) -> list[int]:
+    """The processes on a host whose command has one of the words, oldest first."""
+    found = stage.lab.processes(host).items()
+    return sorted(pid for pid, command in found if any(word in command for word in words))
 
 
 STORIES = {
@@ -168,7 +199,7 @@ STORIES = {
         slurm_conf={"SlurmdTimeout": "10", "AuthInfo": "cred_expire=5"},
     ),
     "splice": Story(
-        "a node dies and the job has no spare; the step goes on over two jobs. (PyTorch: torch.distributed with gloo.)",
+        "a node goes down and the job has no spare; PyTorch goes on over two jobs.",
         splice,
         program=TORCH,
         num_nodes=4,

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs by apt what building, testing and demonstrating stepguard needs on Debian 12 or 13, as far as it is missing.
+# More packages may be named on the command line.
 #
 # Changes nothing, and needs neither root nor a network, when all is there. No service is started by it, and none that
 # it installs will start at the next boot: the lab runs daemons of its own.
@@ -15,7 +16,7 @@ policy=/usr/sbin/policy-rc.d
 
 main() {
 	# shellcheck disable=SC2086 # lists of words
-	missing=$(missing_of $slurm $hosts $build $checks)
+	missing=$(missing_of $slurm $hosts $build $checks "$@")
 	[ -n "$missing" ] || return 0
 	# shellcheck disable=SC2086
 	set -- $missing
@@ -75,4 +76,4 @@ keep_services_off() {
 	done
 }
 
-main
+main "$@"

@@ -17,9 +17,16 @@ from lab.processes import start
 from lab.releases import Release
 
 _REPOSITORY = Path(__file__).parents[2]
-_NUMPY = Release.find(None).root / "usr/lib/python3/dist-packages/numpy"
+_PACKAGES = Release.find(None).root / "usr/lib/python3/dist-packages"
 
-pytestmark = pytest.mark.skipif(not _NUMPY.exists(), reason="python3-numpy is not installed on the lab's hosts")
+
+def needs(package: str) -> pytest.MarkDecorator:
+    """Skips where the lab's hosts, of whatever release, do not have that package for their Python."""
+    missing = not (_PACKAGES / package).exists()
+    return pytest.mark.skipif(missing, reason=f"python3-{package} is not installed on the lab's hosts")
+
+
+pytestmark = needs("numpy")
 
 
 @pytest.fixture
@@ -48,6 +55,20 @@ def test_the_story_of_a_node(demo: Callable[[str], Process], tmp_path: Path) -> 
     assert sum(seconds.values()) == pytest.approx(2 * seconds[""], abs=0.05)
     assert 1 < seconds["detect"] < 10, "between the heartbeat and what a slow machine makes of the default silence"
     assert "the batch script starts again" in closing
+    assert_nothing_left(tmp_path)
+
+
+@needs("torch")
+def test_the_story_of_a_splice(demo: Callable[[str], Process], tmp_path: Path) -> None:
+    told = demo("splice")
+    assert told.wait(150) == 0, told.describe()
+    story, closing = told.stdout.split("The survivors kept their ranks ")
+    assert "Verdict: hardware: n3: does not answer\n" in story, "although the program failed by itself, with status 1"
+    assert re.search(r"rank 2 on n4: no checkpoint on this node, takes that of rank [01]\n", story)
+    assert re.search(r"job 2 \(stepguard-1\): COMPLET", story), "the helper job ends with its job"
+    seconds = {name: float(value) for name, value in re.findall(r"^  (\w*) +(\d+\.\d\d) s  ", closing, re.MULTILINE)}
+    assert list(seconds) == ["detect", "decide", "replace", "relaunch", ""]
+    assert seconds["replace"] < 5, "an idle node is there"
     assert_nothing_left(tmp_path)
 
 
