@@ -61,7 +61,7 @@ def after_batch_host(total_s: float) -> str:
         (
             _MEASURED,
             f"  {_DOWN_S:14} s    the node is DOWN and the job requeued at the default SlurmdTimeout=300 (one run)",
-            f"  {_DOWN_AT_10_S:14} s    the same at SlurmdTimeout=10, as in this story (median of four runs)",
+            f"  {_DOWN_AT_10_S:14} s    the same at SlurmdTimeout=10 (median of four runs); it is 20 in this story",
             f"  {_AGAIN_S:14} s    more: the batch script starts again, at the default cred_expire=120 (two runs)",
             "Little is gained in time: also here Slurm starts a requeued job again only when the dead node is DOWN and",
             f"old credentials have expired; that is most of the {total_s:.1f} s. What is gained: the lost host is left",

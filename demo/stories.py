@@ -120,8 +120,10 @@ def batch_host(stage: Stage) -> str:
     _train_for_a_while(stage)
     with stage.fault(f"power off {_BATCH_HOST}: with it go the batch script, srun and stepguard's supervisor"):
         stage.lab.power_off(_BATCH_HOST)
-    again_at = _trains_again(stage, _BATCH_HOST, 100)
+    again_at = _trains_again(stage, _BATCH_HOST, 120)
     stage.until_ended("COMPLETED")
+    events = [record["event"] for record in stage.job.journal()]
+    stage.check("batch-host-lost" in events, "a node's watch has requeued the job, before Slurm did", events)
     return _closing(stage, requeued(stage.job.journal(), stage.fault_at, again_at), plain_slurm.after_batch_host)
 
 
@@ -194,9 +196,9 @@ STORIES = {
     ),
     "batch-host": Story(
         "the node of the batch script dies; the job is requeued and goes on elsewhere.\n"
-        "Slurm's own timeouts are short in this lab (SlurmdTimeout=10, cred_expire=5), or you would wait for minutes.",
+        "Slurm's own timeouts are short in this lab (SlurmdTimeout=20, cred_expire=5), or you would wait for minutes.",
         batch_host,
-        slurm_conf={"SlurmdTimeout": "10", "AuthInfo": "cred_expire=5"},
+        slurm_conf={"SlurmdTimeout": "20", "AuthInfo": "cred_expire=5"},
     ),
     "splice": Story(
         "a node goes down and the job has no spare; PyTorch goes on over two jobs.",
