@@ -35,8 +35,9 @@ def measure(site: Site) -> Iterable[Row]:
             Variant("plain again", _PLAIN),
             Variant("shell", ["sh", "-c", "exec srun -N1 true"]),
             Variant("bridge asked", ["sh", "-c", _ASKED_ONLY]),
-            # Its configuration cannot be read: it imports all, reads srun's words, and becomes the plain srun.
-            Variant("imported", _SUPERVISE, {"STEPGUARD_CONFIG": "/nonexistent"}),
+            # Its configuration cannot be read: it imports what it needs until it asks Slurm, reads srun's words, and
+            # becomes the plain srun.
+            Variant("until asked", _SUPERVISE, {"STEPGUARD_CONFIG": "/nonexistent"}),
             Variant("supervised", _SUPERVISE, {"XDG_STATE_HOME": state + "-supervised-{round}"}),
             Variant("guarded", _GUARDED, {"XDG_STATE_HOME": state + "-guarded-{round}"}),
             Variant("python", [PYTHON, "-IS", "-c", "pass"]),
@@ -55,7 +56,7 @@ def _stages(lab: Cluster, taken: Taken) -> Iterable[Row]:
     yield Row(_PART, "guarded srun", "ms", ms("guarded"), plain, GUARDED_START_MS)
     yield Row(_PART, "  its CPU time", "ms", cpu("guarded"), cpu("plain"))
     yield Row(_PART, "  with the bridge only", "ms", ms("bridge asked"), ms("shell"))
-    yield Row(_PART, "  exec and imports only, no bridge", "ms", ms("imported"), plain)
+    yield Row(_PART, "  exec and imports until Slurm is asked", "ms", ms("until asked"), plain)
     yield Row(_PART, "  all but the bridge", "ms", ms("supervised"), plain)
     yield Row(_PART, "  until srun is started", "ms", _until_srun(lab, taken))
     yield Row(_PART, "  alone: python -IS -c pass", "ms", ms("python"))
