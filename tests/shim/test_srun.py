@@ -57,7 +57,7 @@ def test_without_the_option_nothing_is_loaded(shim: Shim) -> None:
 def test_exports_only_what_slurm_calls(shim: Shim) -> None:
     """All that Slurm looks for is known; of what is absent, the value is NULL, which the host looks up."""
     listing = subprocess.run(["nm", "-D", "--defined-only", shim.plugin], capture_output=True, text=True, check=True)
-    kinds = dict(reversed(line.split()[1:]) for line in listing.stdout.splitlines())
+    kinds = {name: kind for _, kind, name in map(str.split, listing.stdout.splitlines())}
     names = {name: kind for name, kind in kinds.items() if not name.startswith(("_", "asan."))}
     assert {name for name, kind in names.items() if kind != "A"} == NEEDED
     assert {name for name, kind in names.items() if kind == "A"} == ABSENT

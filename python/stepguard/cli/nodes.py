@@ -68,7 +68,9 @@ def command(
 
 def _nodes(client: SlurmClient, environment: Mapping[str, str], job_id: str | None, job_nodes: bool) -> list[str]:
     own_job_id = environment.get("SLURM_JOB_ID", "")
-    if job_id is None and not job_nodes and environment.get("SLURM_STEP_NODELIST") and _in_step_of(own_job_id):
+    # A part of a spliced step runs in a helper job.
+    around = environment.get("STEPGUARD_HELPER_JOB_ID") or own_job_id
+    if job_id is None and not job_nodes and environment.get("SLURM_STEP_NODELIST") and _in_step_of(around):
         return expand(environment["SLURM_STEP_NODELIST"])
     job_id = job_id or own_job_id
     if not job_id:

@@ -22,6 +22,7 @@ def check_strategies(cluster: ClusterConfig, resume: Resume, has_gres: bool) -> 
     checks = {
         "spare": _spare(cluster),
         "expand": _expand(cluster, has_gres),
+        "splice": _splice(cluster, resume),
         "wait": _wait(cluster, resume),
         "shrink": ok("shrink", "for steps that srun was given a range of nodes for (-N min-max)"),
         "requeue": _requeue(cluster),
@@ -49,6 +50,16 @@ def _expand(cluster: ClusterConfig, has_gres: bool) -> Result:
         found = f"permit_job_expansion is set, and PrologFlags={blocking} keeps Slurm from merging a helper job"
         return warn("expand", found, "remove permit_job_expansion, which then only lets users fail at it")
     return ok("expand", f"for jobs without GRES{never}")
+
+
+def _splice(cluster: ClusterConfig, resume: Resume) -> Result:
+    if resume.splice_wait == 0:
+        return ok("splice", "off: [resume] splice_wait = 0")
+    what = f"a node from outside the job, waited for up to {resume.splice_wait:.0f} s"
+    if cluster.mpi_default not in ("", "none") and resume.pmi == "auto":
+        found = f"{what}, only for steps with --mpi=none (MpiDefault={cluster.mpi_default})"
+        return ok("splice", found, '[resume] pmi = "never" where programs do not need PMI whatever MpiDefault says')
+    return ok("splice", f"{what}; not for programs started through PMI")
 
 
 def _wait(cluster: ClusterConfig, resume: Resume) -> Result:

@@ -249,16 +249,17 @@ class Attempt:
                 self._cancel(running, "TERM")
                 self._wait(running, self.config.term_grace_s)
             self._cancel(running, None)
-        self._let_go = self._await_let_go()
+        # Of a step whose tasks ended before the job was shrunk slurmctld does not let go until the node is DOWN.
+        self._let_go = self._await_let_go(_LET_GO_S if running else 0)
         for part in self.parts:
             if part.step is not None or len(self.parts) > 1:
                 part.kill()
         return self._let_go
 
-    def _await_let_go(self) -> bool:
+    def _await_let_go(self, bound_s: float) -> bool:
         stepped = [part for part in self.parts if part.step is not None]
         is_tree = any(len(part.step.nodes) >= _TREE_NODES for part in stepped if part.step)
-        end_s = time.monotonic() + (0 if is_tree else _LET_GO_S)
+        end_s = time.monotonic() + (0 if is_tree else bound_s)
         while stepped:
             try:
                 stepped = [part for part in stepped if part.has_step(self.slurm)]

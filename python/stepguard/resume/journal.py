@@ -50,6 +50,7 @@ class Journal:
 
     def __init__(self, path: Path, key: str, restart_count: int, tell: Callable[[str], None] | None = None) -> None:
         self.path = path
+        self.key = key
         self._tell = tell
         self._common = {"schema": SCHEMA, "step_key": key, "restart_count": restart_count}
 

@@ -15,20 +15,18 @@ from stepguard.resume import journal as journals
 from stepguard.resume.attempt import Attempt, AttemptEnd, Stdio
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
-from stepguard.resume.helper_job import ENDED_EVENT, HelperJob
+from stepguard.resume.helper_job import ENDED_EVENT
 from stepguard.resume.journal import Journal
-from stepguard.resume.layout import learnt
 from stepguard.resume.limits import Limits
-from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
-from stepguard.resume.orders import Orders
 from stepguard.resume.parts import Plan
-from stepguard.resume.relaunch import Memory, Relaunch, one_srun, relaunch, uses_pmi
+from stepguard.resume.ranks import Ranks
+from stepguard.resume.relaunch import Relaunch, one_srun
 from stepguard.resume.replacement import Replacement, await_old_processes
 from stepguard.resume.signals import ENDING, SignalInbox
 from stepguard.resume.strategies import Choice, Failed, Placement, Requeued
 from stepguard.resume.verdict import Cause, Verdict, judge
-from stepguard.resume.watch_step import WatchStep
+from stepguard.resume.watching import Watching
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import ClusterConfig, Job
 from stepguard.slurm.srun_arguments import SrunCommand
@@ -65,8 +63,6 @@ class Supervisor:
     _let_go: bool = True
     # Set once the step runs on another number of nodes than the user's.
     _new_num_nodes: int | None = None
-    # Set by the first attempt that has become a step.
-    _memory: Memory | None = None
     _stdio: Stdio = field(default_factory=Stdio.remember)
 
     def run(self) -> int:
@@ -76,6 +72,15 @@ class Supervisor:
         """
         self._journal = self._open_journal()
         number = self._journal.earlier_attempts()
+        self._ranks = Ranks(self.config.resume, self.command, self.environment)
+        self._watching = Watching(
+            self.command.words[0],
+            self.environment.get("SLURMD_NODENAME", ""),
+            self.slurm,
+            self.config.resume,
+            self._journal,
+            self.messages,
+        )
         self._limits = Limits(self.config.resume, resumes=number)
         self._replacement = Replacement(
             self.config.resume,
@@ -84,7 +89,7 @@ class Supervisor:
             self.messages,
             self._pause,
             Claims(self._journal.path.with_name(f"claims-{os.uname().nodename}"), self.messages.error),
-            self._helper_watch,
+            self._watching.of_helper,
         )
         if number:
             self.messages.info(f"the job was requeued, Attempt number: {number}")
@@ -144,7 +149,7 @@ class Supervisor:
             sruns=sruns,
             slurm=self.slurm,
             inbox=self.inbox,
-            make_watch=self._new_watch,
+            make_watch=lambda: self._watching.lookout(self.job, self._cluster_config(), self._replacement.helpers),
             config=self.config.resume,
             messages=self.messages,
         )
@@ -152,7 +157,7 @@ class Supervisor:
     def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | Relaunch:
         """Decides about a failed attempt: the sruns of the next one, or the exit status."""
         known_s = time.monotonic()
-        self._remember(attempt)
+        self._ranks.remember(attempt)
         evidence, job_now = gather(
             self.slurm,
             self.config.resume,
@@ -191,14 +196,7 @@ class Supervisor:
             return _exit_status(end.status)
         self.job = job_now
         choice = self._patiently(
-            lambda: self._replacement.find(
-                self.job,
-                self._cluster_config(),
-                attempt,
-                end,
-                verdict,
-                self._memory.layout if self._memory else None,
-            )
+            lambda: self._replacement.find(self.job, self._cluster_config(), attempt, end, verdict, self._ranks.layout)
         )
         self._journal.write(
             "choice",
@@ -220,38 +218,18 @@ class Supervisor:
             if len(choice.outcome.nodes) != len(end.step_nodes or self.job.nodes):
                 self._new_num_nodes = len(choice.outcome.nodes)
             self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
-            return self._next_sruns(choice.outcome, attempt)
+            return self._ranks.sruns(
+                self.job,
+                self._cluster_config(),
+                choice.outcome.nodes,
+                self._replacement.helpers,
+                attempt,
+                self._new_num_nodes,
+            )
         if self._interrupted_by:
             return self._interrupted_status()
         self.messages.error("Not resumed: no strategy is left")
         return _exit_status(end.status)
-
-    def _remember(self, attempt: Attempt) -> None:
-        """Keeps which ranks were where in the first attempt that became a step."""
-        if self._memory is not None or not attempt.started:
-            return
-        tasks = attempt.watch.pulse.tasks(attempt.nodes)
-        ranks = {node: _numbers(task.get("SLURM_GTIDS", "")) for node, task in tasks.items()}
-        num_tasks = sum(part.step.num_tasks for part in attempt.parts if part.step)
-        told = next((task for task in tasks.values()), {})
-        self._memory = Memory(
-            layout=learnt(attempt.nodes, num_tasks, ranks),
-            told={name: value for name, value in told.items() if name != "SLURM_GTIDS"},
-        )
-
-    def _next_sruns(self, placement: Placement, attempt: Attempt) -> Relaunch:
-        """All keep their ranks where that helps and can be done; always where helper jobs lend nodes."""
-        helpers = self._replacement.helpers
-        memory = self._memory
-        if memory and memory.layout and len(memory.layout.slots) != len(placement.nodes):
-            memory = None
-        keeps = self.config.resume.keep_ranks and not uses_pmi(self.command, self._cluster_config(), self.config.resume)
-        if not helpers and not (keeps and attempt.watch.pulse.have_plugin(placement.nodes)):
-            memory = None
-        made = relaunch(self.command, self.environment, self.job, placement.nodes, helpers, memory, self._new_num_nodes)
-        if memory and memory.layout:
-            self._memory = memory._replace(layout=memory.layout.moved_to(placement.nodes))
-        return made
 
     def _ended_by_watch(self, helper_id: str) -> bool:
         return any(
@@ -300,45 +278,10 @@ class Supervisor:
             time.sleep(min(left_s, 0.1))
         return self._interrupted_by is None
 
-    def _new_watch(self) -> Lookout:
-        cluster = self._cluster_config()
-        lent = [name for helper in self._replacement.helpers for name in helper.nodes]
-        found = {node.name: (node.address, node.port) for node in self.slurm.nodes((*self.job.nodes, *lent))}
-        own_places = {name: found[name] for name in self.job.nodes}
-        own_node = self.environment.get("SLURMD_NODENAME", "")
-        self._orders = Orders(
-            job_id=self.job.id,
-            helper_id="",
-            restart_count=self.job.restart_count,
-            requeue=self.job.is_batch and self.job.requeue_allowed and own_node in own_places,
-            supervisor_node=own_node,
-            supervisor=own_places.get(own_node),
-            controllers=cluster.slurmctld_places,
-            silence_s=self.config.resume.silence_s,
-            probe_s=self.config.resume.probe_s,
-            batch_host_s=self.config.resume.batch_host_s,
-            fault_file=self.config.resume.fault_file,
-            journal=str(self._journal.path),
-            step_key=journals.step_key(self.command.words),
-        )
-        own = WatchStep(self.command.words[0], self._orders, tuple(own_places), self.messages)
-        watches = [helper.watch for helper in self._replacement.helpers if helper.watch is not None]
-        return Lookout(own, watches, found, cluster.slurmctld_places, self.config.resume)
-
-    def _helper_watch(self, helper: HelperJob) -> WatchStep:
-        """The watch of a helper's nodes; it lives as long as the helper."""
-        return WatchStep(self.command.words[0], self._orders._replace(helper_id=helper.id), helper.nodes, self.messages)
-
     def _cluster_config(self) -> ClusterConfig:
         if self._cluster is None:
             self._cluster = self.slurm.config()
         return self._cluster
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """ "0,1,4" → (0, 1, 4); () where it is none, for a program may have set the variable itself."""
-    words = text.split(",")
-    return tuple(int(word) for word in words) if all(word.isdigit() for word in words) else ()
 
 
 def _printable(words: Sequence[str]) -> list[str]:

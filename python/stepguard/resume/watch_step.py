@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -93,10 +92,7 @@ class WatchStep:
             "--unbuffered",
             "--chdir=/",
             f"--export={','.join(_KEPT)}",
-            sys.executable,
-            "-I",
-            "-m",
-            "stepguard",
+            *process.own_command(),
             "watch",
             self._orders.as_text(),
         ]
