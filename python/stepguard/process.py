@@ -158,6 +158,6 @@ def _cannot_start(argv: Sequence[str], error: OSError) -> ProcessError:
 
 def own_command() -> list[str]:
     """How to start this stepguard again, on any host that has it under the same path."""
-    if os.path.basename(sys.argv[0]) == "stepguard":
+    if sys.argv[0].endswith("/stepguard"):
         return [sys.executable, "-IS", sys.argv[0]]  # PREFIX/bin/stepguard, 5 ms faster
     return [sys.executable, "-I", "-m", "stepguard"]

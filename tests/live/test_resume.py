@@ -130,7 +130,7 @@ def test_no_spare_and_no_gres_the_job_is_expanded() -> None:
 
 def test_a_job_with_gres_is_not_even_tried_to_expand_and_shrinks_where_srun_allows() -> None:
     with guarded_lab(4, gpus=2, SchedulerParameters="permit_job_expansion") as lab:
-        job = new_job(lab, resume="wait_s = 2")
+        job = new_job(lab, resume="wait_s = 2\nsplice_wait = 0")
         job.submit(f"srun --auto-resume=1 -N2-3 --gres=gpu:2 {job.ring(100)}", "-N3", *GPUS)
         assert hosts_of(job.await_steps(10)) == {"n1", "n2", "n3"}
         lab.power_off("n3")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ ENDED_EVENT = "helper-ended"
 # salloc's words, 22.05 to 26.05: "salloc: Pending job allocation 72", "salloc: Granted job allocation 72".
 _ALLOCATION = re.compile(r"\b(Pending|Granted) job allocation (\d+)")
 _NO_REASON = re.compile(r"(Pending|Granted) job allocation|queued and waiting|has been allocated|ready for")
+# 22.05's salloc may wait for ever, on a whole core, for a command that another thread of it has waited for, when Slurm
+# ends the job; of all signals only SIGHUP makes it give up then. One that waits in the queue leaves it at any signal.
+_END_SIGNAL = signal.SIGHUP
 _END_S = 2.0
 _END_POLL_S = 0.02
 
@@ -85,7 +89,7 @@ class HelperJob:
         try:
             self._salloc = process.spawn(
                 [
-                    *("setpriv", "--pdeathsig=TERM", "salloc", "--no-bell"),
+                    *("setpriv", f"--pdeathsig={_END_SIGNAL.name[3:]}", "salloc", "--no-bell"),
                     *(f"{option}={value}" if value else option for option, value in options.items()),
                     "cat",
                 ],
@@ -136,15 +140,13 @@ class HelperJob:
             self.watch.stop()
         os.close(self._lifeline)
         self._lifeline = -1
-        if self._salloc.poll() is None and not self._granted:
-            self._salloc.send_signal(15)  # it leaves the queue
+        self._salloc.send_signal(_END_SIGNAL)
         end_s = time.monotonic() + _END_S
         while self._salloc.poll() is None and time.monotonic() < end_s:
             time.sleep(_END_POLL_S)
         self.granted()
         os.close(self._from_salloc)
-        if self._salloc.poll() is None:
-            if self.id:
-                self._slurm.cancel_job(self.id)
-            self._salloc.send_signal(15)
+        if self._salloc.poll() is None and self.id:
+            self._slurm.cancel_job(self.id)
+            self._salloc.send_signal(signal.SIGKILL)
             self._salloc.reap()
