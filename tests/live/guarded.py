@@ -52,6 +52,18 @@ class Job:
         self.id = done.stdout.strip()
         return self
 
+    def submit_by_salloc(self, body: str, *options: str) -> Job:
+        """Runs these lines in an allocation, on the login host."""
+        script = self.directory / "job.sh"
+        self.lab.write(self.directory / "stepguard.toml", self.config, user=self.user)
+        head = f"export STEPGUARD_CONFIG={self.directory}/stepguard.toml\necho $SLURM_JOB_ID > {self.directory}/id\n"
+        self.lab.write(script, f"{head}{body}\n", user=self.user)
+        argv = ["salloc", "-Q", *options, "bash", "-c", f"exec bash {script} >{self.directory}/out 2>&1"]
+        self.lab.start(argv, user=self.user)
+        said = self.directory / "id"
+        self.id = until("the allocation", lambda: said.exists() and said.read_text().strip(), 20)
+        return self
+
     def out(self) -> str:
         """The job's output so far."""
         path = self.directory / "out"

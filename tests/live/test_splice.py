@@ -221,3 +221,17 @@ def test_what_cannot_be_one_step_over_two_jobs_is_told_and_left_to_the_next_stra
         assert why in job.out()
         assert strategies(job) == [""]
         assert queue(lab) in ([], [job.id])
+
+
+@pytest.mark.parametrize("kill", ["", "-K"])
+def test_a_node_whose_task_dies_first_is_hardware_though_srun_has_ended_the_step(kill: str) -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        job.submit(f"srun --auto-resume=1 {kill} -N3 -n3 --gres=gpu:2 {job.ring(400)}", "-N3", *GPUS)
+        job.await_steps(10)
+        lab.run(["pkill", "-KILL", "-f", "ring.py"], host="n3", user="root", check=False)
+        time.sleep(0.4)
+        lab.power_off("n3")
+        job.await_steps(5, attempt=1)
+        assert host_of(job.ranks(1)) == ["n1", "n2", "n4"]
+        lab.run(["scancel", job.id])

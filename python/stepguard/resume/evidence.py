@@ -23,6 +23,9 @@ _ACCOUNTING_S = 2.0
 _ACCOUNTING_PAUSE_S = 0.2
 # Watches that run answer sooner than this.
 _ASK_KERNELS_S = 1.0
+# A node that is shut down kills its tasks first and goes a moment later: where a signal ended one, it is asked twice.
+_SIGNALLED = 128
+_SECOND_LOOK_S = 2.0
 _CONTROLLER_S = 120.0
 _CONTROLLER_PAUSE_S = 1.0
 _UNFINISHED = (None, "RUNNING", "PENDING", "COMPLETING", "")
@@ -36,11 +39,13 @@ def gather(
     end: AttemptEnd,
     helpers: Sequence[HelperJob],
     ended_by_watch: Callable[[str], bool],
+    srun_cancels: bool,
     pause: Callable[[float], bool],
 ) -> tuple[Evidence, Job | None]:
     """The evidence on an attempt that did not end well, and the job as Slurm has it now (None: Slurm is silent).
 
-    `ended_by_watch` says of a helper job whether a watch ended it. A slurmctld that is being restarted is waited for
+    `ended_by_watch` says of a helper job whether a watch ended it, `srun_cancels` that srun ends a step of which one
+    task has failed. A slurmctld that is being restarted is waited for
     where hardware failed; `pause` waits, and says whether to go on.
     """
     nodes = end.step_nodes or job.nodes
@@ -57,6 +62,9 @@ def gather(
     helper_state = ""
     if not findings and not over:
         findings += _ask_nodes(watch, nodes, config)
+        by_signal = end.status < 0 or end.status > _SIGNALLED
+        if not findings and by_signal and pause(_SECOND_LOOK_S):
+            findings += _ask_nodes(watch, nodes, config)
         ended, helper_state = _ask_helpers(slurm, helpers, ended_by_watch)
         findings += ended
     findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
@@ -77,6 +85,7 @@ def gather(
         time_left_s=job_now.time_left_s if job_now else None,
         flapped=tuple(name for name in watch.pulse.flapped() if name in nodes),
         ended_by_us=ended_by_us,
+        srun_cancels=srun_cancels,
         blind=job_now is None and not watch.runs(),
     )
     return evidence, job_now

@@ -166,6 +166,7 @@ class Supervisor:
             end,
             self._replacement.helpers,
             self._ended_by_watch,
+            self.command.kills_on_bad_exit(self._cluster is not None and self._cluster.kill_on_bad_exit),
             self._pause,
         )
         verdict = judge(evidence)

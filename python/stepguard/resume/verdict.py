@@ -45,7 +45,8 @@ class Evidence(NamedTuple):
     `interrupted_by` is the signal with which somebody asked us to stop, None when nobody did. `job_state` is Slurm's
     word for a job that no longer runs (else empty), `step_state` accounting's word for the step (empty when it did
     not say). `flapped` are nodes that were out of reach for a while and answer again. `ended_by_us`: the attempt was
-    given up for the findings' sake. `blind`: nobody could be asked.
+    given up for the findings' sake. `srun_cancels`: srun itself ends the step when a task fails. `blind`: nobody could
+    be asked.
     """
 
     status: int
@@ -57,6 +58,7 @@ class Evidence(NamedTuple):
     time_left_s: float | None = None
     flapped: tuple[str, ...] = ()
     ended_by_us: bool = False
+    srun_cancels: bool = False
     blind: bool = False
 
 
@@ -116,12 +118,16 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _not_by_a_person(evidence: Evidence) -> bool:
-    """Whether a step that is CANCELLED in Slurm's books was so by us, or by srun, which does that when it cannot
-    launch on a node that has just died. scancel shows in the status: its signal ended the tasks."""
+    """Whether a step that is CANCELLED in Slurm's books was so by us, or by srun.
+
+    srun does that when it cannot launch on a node that has just died, and with -K when a dying node's task fails first.
+    scancel shows in the status, for its signal ended the tasks; so does -K.
+    """
     if evidence.ended_by_us:
         return True
     by_signal = evidence.status < 0 or evidence.status - 128 in _CANCELLING
-    return evidence.step_state == "CANCELLED" and not by_signal and any(f.lost for f in evidence.findings)
+    by_srun = evidence.srun_cancels or not by_signal
+    return evidence.step_state == "CANCELLED" and by_srun and any(f.lost for f in evidence.findings)
 
 
 def _ended(status: int, started: bool) -> str:

@@ -119,6 +119,8 @@ class ClusterConfig(NamedTuple):
     return_to_service: int
     select_type: str
     mpi_default: str
+    # KillOnBadExit: srun ends a step of which one task has failed.
+    kill_on_bad_exit: bool
     accounting_storage_type: str
     job_requeue: bool
     # AuthInfo's cred_expire (default 120): a requeued job waits this long plus one second before 26.05.

@@ -133,6 +133,11 @@ class SrunCommand:
         said = self.given("no-kill") or bool(self.value("no-kill"))
         return said and self.value("no-kill") not in ("off", "no")
 
+    def kills_on_bad_exit(self, by_default: bool) -> bool:
+        """Whether srun ends all tasks when one fails: -K[0|1], its variable, or KillOnBadExit, the default."""
+        said = self.value("kill-on-bad-exit")
+        return said != "0" if said or self.given("kill-on-bad-exit") else by_default
+
     @property
     def is_het(self) -> bool:
         """It has several components: srun takes every word ":" behind the program as the border of two."""

@@ -166,6 +166,7 @@ VARIABLES = {
     "distribution": "SLURM_DISTRIBUTION",
     "error": "SLURM_STDERRMODE",
     "input": "SLURM_STDINMODE",
+    "kill-on-bad-exit": "SLURM_KILL_BAD_EXIT",
     "mpi": "SLURM_MPI_TYPE",
     "no-kill": "SLURM_NO_KILL",
     "open-mode": "SLURM_OPEN_MODE",

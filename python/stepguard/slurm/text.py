@@ -123,6 +123,7 @@ def config(output: str) -> ClusterConfig:
         return_to_service=int(values["ReturnToService"]),
         select_type=values["SelectType"],
         mpi_default=values["MpiDefault"],
+        kill_on_bad_exit=values["KillOnBadExit"] != "0",
         accounting_storage_type=values["AccountingStorageType"],
         job_requeue=values["JobRequeue"] != "0",
         credential_lifetime_s=int(lifetime[1]) if lifetime else 120,

@@ -52,6 +52,7 @@ def cluster() -> ClusterConfig:
         return_to_service=0,
         select_type="select/cons_tres",
         mpi_default="",
+        kill_on_bad_exit=False,
         accounting_storage_type="accounting_storage/slurmdbd",
         job_requeue=True,
         credential_lifetime_s=120,
