@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the watches of a guarded step: one for its job, anew for each attempt, and one for each helper job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepguard.config import Resume
+from stepguard.resume.helper_job import HelperJob
+from stepguard.resume.journal import Journal
+from stepguard.resume.lookout import Lookout
+from stepguard.resume.messages import Messages
+from stepguard.resume.orders import Orders
+from stepguard.resume.watch_step import WatchStep
+from stepguard.slurm.protocol import SlurmClient
+from stepguard.slurm.records import ClusterConfig, Job
+
+
+@dataclass
+class Watching:
+    """`own_node` is the node that the supervisor runs on, "" on a login host."""
+
+    srun: str
+    own_node: str
+    slurm: SlurmClient
+    config: Resume
+    journal: Journal
+    messages: Messages
+    _orders: Orders | None = None
+
+    def lookout(self, job: Job, cluster: ClusterConfig, helpers: Sequence[HelperJob]) -> Lookout:
+        """Over the job's nodes and those of its helpers, whose watches run already. Raises SlurmError."""
+        lent = [name for helper in helpers for name in helper.nodes]
+        found = {node.name: (node.address, node.port) for node in self.slurm.nodes((*job.nodes, *lent))}
+        is_inside = self.own_node in job.nodes
+        self._orders = Orders(
+            job_id=job.id,
+            helper_id="",
+            restart_count=job.restart_count,
+            requeue=job.is_batch and job.requeue_allowed and is_inside,
+            supervisor_node=self.own_node,
+            supervisor=found[self.own_node] if is_inside else None,
+            controllers=cluster.slurmctld_places,
+            silence_s=self.config.silence_s,
+            probe_s=self.config.probe_s,
+            batch_host_s=self.config.batch_host_s,
+            fault_file=self.config.fault_file,
+            journal=str(self.journal.path),
+            step_key=self.journal.key,
+        )
+        own = WatchStep(self.srun, self._orders, job.nodes, self.messages)
+        watches = [helper.watch for helper in helpers if helper.watch is not None]
+        return Lookout(own, watches, found, cluster.slurmctld_places, self.config)
+
+    def of_helper(self, helper: HelperJob) -> WatchStep:
+        """The watch of a helper's nodes; it lives as long as the helper. The job's own was made before."""
+        assert self._orders is not None
+        return WatchStep(self.srun, self._orders._replace(helper_id=helper.id), helper.nodes, self.messages)
