@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stepguard.resume.layout import Slot
+from stepguard.resume.layout import Layout, Slot
 
 # The name begins so because srun hands SLURM_* on whatever --export says (22.05 to 26.05).
 VARIABLE = "SLURM_STEPGUARD_PLACES"
 # The plugin on a node shows by this that it is there to read an entry.
 SIGN_OF_LIFE_NAME = "STEPGUARD_PLUGIN"
 SIGN_OF_LIFE = f"1;{SIGN_OF_LIFE_NAME}=1"
-# One string of the environment may be 128 KiB long (MAX_ARG_STRLEN, execve(2)).
-MAX_SIZE_BYTES = 127 << 10
+# One string of the environment or of the arguments may be 128 KiB long (MAX_ARG_STRLEN, execve(2)).
+_MAX_SIZE_BYTES = 128 << 10
+_CONSTANTS_SIZE_BYTES = 32 << 10
 
 
 def entry(constants: Mapping[str, str], rows: Iterable[tuple[int, Slot]]) -> str:
@@ -31,6 +32,13 @@ def entry(constants: Mapping[str, str], rows: Iterable[tuple[int, Slot]]) -> str
     fields = [f"{name}={value}" for name, value in held.items()]
     table = [f"@{slot.node}={number}:{ranks_text(slot.ranks)}" for number, slot in rows]
     return ";".join(["1", *fields, *table])
+
+
+def fits(layout: Layout) -> bool:
+    """Whether a step of this size can be told its places: by an entry, and by srun's list of a host for each task."""
+    rows = len(entry({}, enumerate(layout.slots)))
+    hosts = len(",".join(layout.by_rank(layout.nodes)))
+    return max(rows, hosts) + _CONSTANTS_SIZE_BYTES < _MAX_SIZE_BYTES
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

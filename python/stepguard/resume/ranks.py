@@ -55,7 +55,8 @@ class Ranks:
         """The next attempt. All keep their ranks where that helps and can be done; always where helpers lend nodes."""
         layout = self.layout if self.layout and len(self.layout.slots) == len(nodes) else None
         keeps = self.config.keep_ranks and not uses_pmi(self.command, cluster, self.config)
-        if not helpers and not (keeps and attempt.watch.pulse.have_plugin(nodes)):
+        told = keeps and attempt.watch.pulse.have_plugin(nodes) and layout is not None and places.fits(layout)
+        if not helpers and not told:
             layout = None
         memory = self.memory._replace(layout=layout) if self.memory else None
         if memory and layout:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 
-from stepguard.resume import helper_job
+from stepguard.resume import helper_job, places
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.reach import answering
 from stepguard.resume.relaunch import uses_pmi
@@ -61,6 +61,8 @@ class Splice:
             return "no node of the job itself is left"
         if situation.layout is None:
             return "it is not known which ranks were on which node"
+        if not places.fits(situation.layout):
+            return "the step is too large for srun's arguments and environment (128 KiB each)"
         if not situation.have_plugin(survivors):
             return "the plugin is not loaded in slurmstepd on all nodes (plugstack.conf)"
         return ""
