@@ -29,9 +29,10 @@ ENDED_EVENT = "helper-ended"
 # salloc's words, 22.05 to 26.05: "salloc: Pending job allocation 72", "salloc: Granted job allocation 72".
 _ALLOCATION = re.compile(r"\b(Pending|Granted) job allocation (\d+)")
 _NO_REASON = re.compile(r"(Pending|Granted) job allocation|queued and waiting|has been allocated|ready for")
-# An salloc in the queue leaves it at any signal. Later one that ends its job as well (SIGHUP, SIGTERM) may put it into
-# an endless loop, for two threads of it wait for the same command (22.05, 24.11); SIGINT is ignored then.
-_LEAVE_QUEUE = signal.SIGINT
+# An salloc in the queue leaves it at any signal. Once it has its job, SIGHUP alone is safe: at any other, and when the job
+# was ended by others, it may wait for ever, on a whole core, for a command that another thread of it has waited for
+# (22.05, 24.11), until it gets a SIGHUP.
+_END_SIGNAL = signal.SIGHUP
 _END_S = 2.0
 _END_POLL_S = 0.02
 
@@ -89,7 +90,7 @@ class HelperJob:
         try:
             self._salloc = process.spawn(
                 [
-                    *("setpriv", f"--pdeathsig={_LEAVE_QUEUE.name[3:]}", "salloc", "--no-bell"),
+                    *("setpriv", f"--pdeathsig={_END_SIGNAL.name[3:]}", "salloc", "--no-bell"),
                     *(f"{option}={value}" if value else option for option, value in options.items()),
                     "cat",
                 ],
@@ -140,7 +141,7 @@ class HelperJob:
             self.watch.stop()
         os.close(self._lifeline)
         self._lifeline = -1
-        self._salloc.send_signal(_LEAVE_QUEUE)
+        self._salloc.send_signal(_END_SIGNAL)
         end_s = time.monotonic() + _END_S
         while self._salloc.poll() is None and time.monotonic() < end_s:
             time.sleep(_END_POLL_S)
