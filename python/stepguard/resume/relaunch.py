@@ -28,7 +28,7 @@ _HIDDEN_VARIABLES = (
     *("SLURM_GPUS", "SLURM_HOSTFILE", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_CORE"),
     *("SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_SOCKET"),
 )
-_JOB_PATTERN = re.compile(r"%(\d*)([jJsAa])")
+_JOB_PATTERN = re.compile(r"%(\d*)([%jJsAa])")
 
 
 class Memory(NamedTuple):
@@ -183,11 +183,16 @@ def _of_the_job(pattern: str, job: Job, step_id: str) -> str:
         "J": f"{job.id}.{step_id}",
         "s": step_id,
         "A": job.array_job_id or job.id,
-        "a": job.array_task_id or "4294967294",
+        "a": job.array_task_id,
     }
     if "\\" in pattern:  # takes away the meaning of every %
         return pattern
-    return _JOB_PATTERN.sub(lambda found: ids[found[2]].rjust(int(found[1] or 0), "0"), pattern)
+
+    def replaced(found: re.Match[str]) -> str:
+        text = ids.get(found[2], "")
+        return text.rjust(int(found[1] or 0), "0") if text else found[0]
+
+    return _JOB_PATTERN.sub(replaced, pattern)
 
 
 def _constants(job: Job, layout: Layout, helpers: Sequence[HelperJob]) -> dict[str, str]:
