@@ -5,12 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.budgets import Budget
 from bench.figures import figure
 from bench.journals import Events
 from bench.table import Row
+
+
+class Bounds(NamedTuple):
+    """The budgets of a recovery, where it has any."""
+
+    total: Budget | None = None
+    after_detection: Budget | None = None
+    after_decision: Budget | None = None
 
 
 @dataclass(frozen=True)
@@ -27,9 +35,14 @@ class Phases:
     """srun, until the program has run its first line on every rank."""
 
     @property
+    def after_decision_s(self) -> float:
+        """The last two."""
+        return self.replace_s + self.relaunch_s
+
+    @property
     def after_detection_s(self) -> float:
         """All but the first."""
-        return self.decide_s + self.replace_s + self.relaunch_s
+        return self.decide_s + self.after_decision_s
 
     @property
     def total_s(self) -> float:
@@ -54,9 +67,12 @@ def launch_s(journal: Events, attempt: int, ranks: Sequence[Mapping[str, Any]]) 
     return float(max(rank["time"] for rank in ranks) - journal["start", attempt]["time"])
 
 
-def rows(part: str, taken: Sequence[Phases], budget: Budget | None, after: Budget | None) -> Iterable[Row]:
-    """The sum, what came after detection, and each phase, over all recoveries."""
-    yield Row(part, "fault → all tasks running again", "s", figure([p.total_s for p in taken]), None, budget)
-    yield Row(part, "  of which after detection", "s", figure([p.after_detection_s for p in taken]), None, after)
-    for name in ("detect", "decide", "replace", "relaunch"):
-        yield Row(part, f"  {name}", "s", figure([getattr(p, f"{name}_s") for p in taken]))
+def rows(part: str, taken: Sequence[Phases], bounds: Bounds) -> Iterable[Row]:
+    """The sum, what came after detection and after the decision, and each phase, over all recoveries."""
+    for what, name, budget in (
+        ("fault → all tasks running again", "total", bounds.total),
+        ("  of which after detection", "after_detection", bounds.after_detection),
+        ("  of which after the decision", "after_decision", bounds.after_decision),
+        *((f"  {name}", name, None) for name in ("detect", "decide", "replace", "relaunch")),
+    ):
+        yield Row(part, what, "s", figure([getattr(p, f"{name}_s") for p in taken]), None, budget)

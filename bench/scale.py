@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.budgets import HUNDRED_NODES_S
 from bench.figures import figure
 from bench.journals import by_attempt
-from bench.phases import launch_s, phases, rows
+from bench.phases import Bounds, Phases, launch_s, phases, rows
 from bench.site import Site
 from bench.table import Row
-from guarded import new_job
+from guarded import Job, new_job
 from lab import Cluster, LabError
 
 _NODES, _QUICK_NODES, _SPARES = 100, 20, 2
@@ -36,16 +37,48 @@ class Usage:
     peak_mib: float
 
 
+@dataclass(frozen=True)
+class Recovery:
+    """One recovery, and what was taken for `calm_s` before it, at its start and at its end; by the supervisor and by
+    the watches of some nodes."""
+
+    phases: Phases
+    launch_s: float
+    calm_s: float
+    before: Usage
+    calm: Usage
+    after: Usage
+    watches_before: list[Usage]
+    watches_calm: list[Usage]
+
+    @property
+    def watch_cpu_s(self) -> float:
+        """What a node's watch took while all was well."""
+        pairs = zip(self.watches_before, self.watches_calm, strict=True)
+        return statistics.mean(calm.cpu_s - before.cpu_s for before, calm in pairs)
+
+
 def measure(site: Site) -> Iterable[Row]:
-    """The rows of this part: one recovery, for a lab of this size needs half a minute."""
+    """The rows of this part. With the spares in the job a spare takes the lost node's place, with them outside one of
+    them does by splice; one recovery of each in a round, for a lab of this size needs a minute."""
     nodes = _QUICK_NODES if site.quick else _NODES
-    calm_s = _QUICK_CALM_S if site.quick else _CALM_S
     tasks = nodes - _SPARES
-    part = f"{tasks}+{_SPARES} nodes"
-    with site.lab(nodes) as lab:
+    taken: dict[str, list[Recovery]] = {"spare": [], "splice": []}
+    for _ in range(site.rounds(1, 1)):
+        for strategy, recoveries in taken.items():
+            recoveries.append(recover(site, strategy, nodes, tasks))
+    for strategy, recoveries in taken.items():
+        where = "in the job" if strategy == "spare" else "outside"
+        yield from _rows(f"{strategy}: {tasks} nodes, {_SPARES} more {where}", recoveries)
+
+
+def recover(site: Site, strategy: str, nodes: int, tasks: int) -> Recovery:
+    """One recovery in a lab of its own."""
+    calm_s = _QUICK_CALM_S if site.quick else _CALM_S
+    with site.lab(nodes, gpus_per_node=2) as lab:
         job = new_job(lab)
-        step = f"srun --auto-resume=1 -N{tasks} -n{tasks} {job.ring(_STEPS, '--pause', '0.5')}"
-        job.submit(step, f"-N{nodes}", "--exclusive")
+        step = f"srun --auto-resume=1 -N{tasks} -n{tasks} --gres=gpu:2 {job.ring(_STEPS, '--pause', '0.5')}"
+        job.submit(step, f"-N{nodes if strategy == 'spare' else tasks}", "--exclusive", "--gres=gpu:2")
         job.await_steps(4, within_s=_START_S)
         supervisor = _only(lab, lab.nodes[0], _SUPERVISOR)
         watches = [_only(lab, node, _WATCH) for node in lab.nodes[1:tasks:8]]
@@ -56,19 +89,39 @@ def measure(site: Site) -> Iterable[Row]:
         lab.power_off(lab.nodes[tasks // 2])
         job.await_steps(1, attempt=1, within_s=_START_S)
         after = usage(supervisor)
-        journal = by_attempt(job.journal())
-        first_s = launch_s(journal, 0, job.ranks(0))
-        taken = phases(journal, fault_at, job.ranks(1))
-    yield from rows(part, [taken], None, None)
-    yield Row(part, "launch of the first attempt", "s", figure([first_s]))
-    watch_s = statistics.mean(b.cpu_s - a.cpu_s for a, b in zip(watches_before, watches_calm, strict=True))
-    yield Row(part, "supervisor, all well: of a core", "%", figure([(calm.cpu_s - before.cpu_s) / calm_s], 100))
-    yield Row(part, "supervisor, the recovery: CPU", "s", figure([after.cpu_s - calm.cpu_s]))
-    commands_s = after.children_cpu_s - calm.children_cpu_s
-    yield Row(part, "Slurm's commands, the recovery: CPU", "s", figure([commands_s]))
-    yield Row(part, "supervisor: memory at most", "MiB", figure([after.peak_mib]))
-    yield Row(part, "a node's watch, all well: of a core", "%", figure([watch_s / calm_s], 100))
-    yield Row(part, "a node's watch: memory at most", "MiB", figure([use.peak_mib for use in watches_calm]))
+        found, first_s = _timed(job, strategy, fault_at)
+    return Recovery(found, first_s, calm_s, before, calm, after, watches_before, watches_calm)
+
+
+def _timed(job: Job, strategy: str, fault_at: float) -> tuple[Phases, float]:
+    """The phases, and what the first launch took. Raises LabError when another strategy was taken."""
+    journal = by_attempt(job.journal())
+    if (taken := journal["choice", 0]["strategy"]) != strategy:
+        raise LabError(f"recovered by {taken or 'nothing'}, not by {strategy}: {journal['choice', 0]}")
+    return phases(journal, fault_at, job.ranks(1)), launch_s(journal, 0, job.ranks(0))
+
+
+def _rows(part: str, taken: list[Recovery]) -> Iterable[Row]:
+    yield from rows(part, [one.phases for one in taken], Bounds(HUNDRED_NODES_S))
+    for what, unit, samples in (
+        ("launch of the first attempt", "s", [one.launch_s for one in taken]),
+        ("supervisor, all well: of a core", "%", [_percent(one.calm.cpu_s - one.before.cpu_s, one) for one in taken]),
+        ("supervisor, the recovery: CPU", "s", [one.after.cpu_s - one.calm.cpu_s for one in taken]),
+        (
+            "Slurm's commands, the recovery: CPU",
+            "s",
+            [one.after.children_cpu_s - one.calm.children_cpu_s for one in taken],
+        ),
+        ("supervisor: memory at most", "MiB", [one.after.peak_mib for one in taken]),
+        ("a node's watch, all well: of a core", "%", [_percent(one.watch_cpu_s, one) for one in taken]),
+        ("a node's watch: memory at most", "MiB", [use.peak_mib for one in taken for use in one.watches_calm]),
+    ):
+        yield Row(part, what, unit, figure(samples))
+
+
+def _percent(cpu_s: float, taken: Recovery) -> float:
+    """Of a core, while all was well."""
+    return 100 * cpu_s / taken.calm_s
 
 
 def usage(pid: int) -> Usage:

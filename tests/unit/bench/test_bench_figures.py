@@ -11,7 +11,7 @@ from bench.budgets import Budget
 from bench.figures import difference, figure, ratio
 from bench.instructions import total
 from bench.journals import by_attempt
-from bench.phases import phases
+from bench.phases import Bounds, phases, rows
 from bench.start import import_ms
 from bench.table import Row, shown, table
 from lab import LabError
@@ -113,6 +113,11 @@ def test_the_phases_of_a_recovery_add_up_to_it() -> None:
     assert (found.detect_s, found.decide_s, found.replace_s, found.relaunch_s) == (2.75, 0.25, 0.75, 0.75)
     assert found.total_s == 4.5
     assert found.after_detection_s == 1.75
+    assert found.after_decision_s == 1.5
+    judged = {row.what.strip(): row.met for row in rows("part", [found], Bounds(Budget(4, False, "here")))}
+    assert [what for what, met in judged.items() if met is not None] == ["fault → all tasks running again"]
+    assert judged["fault → all tasks running again"] is False
+    assert list(judged)[-4:] == ["detect", "decide", "replace", "relaunch"]
 
 
 def test_a_journal_without_a_resume_is_told_so() -> None:
