@@ -29,9 +29,9 @@ ENDED_EVENT = "helper-ended"
 # salloc's words, 22.05 to 26.05: "salloc: Pending job allocation 72", "salloc: Granted job allocation 72".
 _ALLOCATION = re.compile(r"\b(Pending|Granted) job allocation (\d+)")
 _NO_REASON = re.compile(r"(Pending|Granted) job allocation|queued and waiting|has been allocated|ready for")
-# An salloc in the queue leaves it at any signal. Once it has its job, SIGHUP alone is safe: at any other, and when the job
-# was ended by others, it may wait for ever, on a whole core, for a command that another thread of it has waited for
-# (22.05, 24.11), until it gets a SIGHUP.
+# An salloc in the queue leaves it at any signal. Once it has its job, only SIGHUP is safe: at any other, or when others
+# have ended its job, it may wait on a whole core for a command that another thread of it has waited for (22.05, 24.11),
+# until it gets a SIGHUP.
 _END_SIGNAL = signal.SIGHUP
 _END_S = 2.0
 _END_POLL_S = 0.02
