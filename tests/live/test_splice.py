@@ -186,6 +186,19 @@ def test_a_spare_takes_the_ranks_of_the_lost_node_and_files_and_labels_say_so() 
             assert lines == [f"{rank}: {rank} on {old}", f"{rank}: {rank} on {new}"]
 
 
+def test_an_expanded_job_keeps_its_ranks_too() -> None:
+    conf = {"SchedulerParameters": "permit_job_expansion"}
+    with Cluster(4, slurm_conf=conf, plugstack=PLUGSTACK, prefix=installed()) as lab:
+        job = new_job(lab)
+        job.submit(f"srun --auto-resume=1 {job.ring(400)}", "-N3", "-n3", "--exclusive")
+        job.await_steps(10)
+        lab.power_off("n2")
+        job.await_steps(5, attempt=1)
+        assert host_of(job.ranks(1)) == ["n1", "n4", "n3"]
+        assert strategies(job) == ["expand"]
+        lab.run(["scancel", job.id])
+
+
 def test_without_keep_ranks_slurm_numbers_them_anew() -> None:
     with spliced_lab(4) as lab:
         job = new_job(lab, resume="keep_ranks = false")

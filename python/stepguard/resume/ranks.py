@@ -12,6 +12,7 @@ from stepguard.resume.attempt import Attempt
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.layout import Layout, learnt
 from stepguard.resume.relaunch import Memory, Relaunch, relaunch, uses_pmi
+from stepguard.resume.strategies.outcome import Placement
 from stepguard.slurm.records import ClusterConfig, Job
 from stepguard.slurm.srun_arguments import SrunCommand
 
@@ -47,15 +48,17 @@ class Ranks:
         self,
         job: Job,
         cluster: ClusterConfig,
-        nodes: Sequence[str],
+        placement: Placement,
         helpers: Sequence[HelperJob],
         attempt: Attempt,
         new_num_nodes: int | None,
     ) -> Relaunch:
         """The next attempt. All keep their ranks where that helps and can be done; always where helpers lend nodes."""
+        nodes = placement.nodes
         layout = self.layout if self.layout and len(self.layout.slots) == len(nodes) else None
         keeps = self.config.keep_ranks and not uses_pmi(self.command, cluster, self.config)
-        told = keeps and attempt.watch.pulse.have_plugin(nodes) and layout is not None and places.fits(layout)
+        unproven = [name for name in nodes if name not in placement.proven]
+        told = keeps and attempt.watch.pulse.have_plugin(unproven) and layout is not None and places.fits(layout)
         if not helpers and not told:
             layout = None
         memory = self.memory._replace(layout=layout) if self.memory else None

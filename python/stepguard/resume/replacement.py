@@ -45,7 +45,7 @@ class Replacement:
     messages: Messages
     pause: Callable[[float], bool]
     claims: Claims
-    open_watch: Callable[[HelperJob], WatchStep]
+    open_watch: Callable[[str, tuple[str, ...]], WatchStep]
     helpers: list[HelperJob] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
     _bad: dict[str, None] = field(default_factory=dict)

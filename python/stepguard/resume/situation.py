@@ -27,7 +27,7 @@ class Situation:
     adds one. `deadline_s`: seconds until the job has too little time left, None without a limit. `layout` is which
     ranks were where, None where that is unknown; `have_plugin` says whether the plugin works on those nodes.
     `end_attempt` ends what is left of the lost attempt. `pause` waits for so many seconds while signals are served, and
-    says whether to go on waiting. `open_watch` makes the watch of a helper's nodes.
+    says whether to go on waiting. `open_watch` makes the watch of nodes of a helper, by its id, or ("") of the job.
     """
 
     slurm: SlurmClient
@@ -46,7 +46,7 @@ class Situation:
     helpers: list[HelperJob]
     layout: Layout | None
     have_plugin: Callable[[tuple[str, ...]], bool]
-    open_watch: Callable[[HelperJob], WatchStep]
+    open_watch: Callable[[str, tuple[str, ...]], WatchStep]
 
     @property
     def missing(self) -> int:

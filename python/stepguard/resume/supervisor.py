@@ -89,7 +89,7 @@ class Supervisor:
             self.messages,
             self._pause,
             Claims(self._journal.path.with_name(f"claims-{os.uname().nodename}"), self.messages.error),
-            self._watching.of_helper,
+            self._watching.of_nodes,
         )
         if number:
             self.messages.info(f"the job was requeued, Attempt number: {number}")
@@ -222,7 +222,7 @@ class Supervisor:
             return self._ranks.sruns(
                 self.job,
                 self._cluster_config(),
-                choice.outcome.nodes,
+                choice.outcome,
                 self._replacement.helpers,
                 attempt,
                 self._new_num_nodes,

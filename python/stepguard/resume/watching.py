@@ -53,7 +53,7 @@ class Watching:
         watches = [helper.watch for helper in helpers if helper.watch is not None]
         return Lookout(own, watches, found, cluster.slurmctld_places, self.config)
 
-    def of_helper(self, helper: HelperJob) -> WatchStep:
-        """The watch of a helper's nodes; it lives as long as the helper. The job's own was made before."""
+    def of_nodes(self, helper_id: str, nodes: tuple[str, ...]) -> WatchStep:
+        """The watch of new nodes, of a helper or ("") of the job. A lookout was made before."""
         assert self._orders is not None
-        return WatchStep(self.srun, self._orders._replace(helper_id=helper.id), helper.nodes, self.messages)
+        return WatchStep(self.srun, self._orders._replace(helper_id=helper_id), nodes, self.messages)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from stepguard.errors import SlurmRefused
-from stepguard.resume import helper_job
+from stepguard.resume import helper_job, proof
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.situation import Situation
 from stepguard.resume.strategies.outcome import Failed, Outcome, Placement
@@ -72,9 +72,19 @@ def _with_helper(situation: Situation) -> Outcome:
         if len(nodes) < len(situation.step_nodes):
             return Failed("the merge brought no nodes")
         situation.messages.info("Job Expansion complete")
-        return Placement(situation.in_order(nodes))
+        return Placement(situation.in_order(nodes), proven=added if _have_plugin(situation, added) else ())
     finally:
         helper.end()
+
+
+def _have_plugin(situation: Situation, nodes: tuple[str, ...]) -> bool:
+    """Whether the new nodes' tasks can be given the places of the lost ones; without the plugin Slurm numbers all."""
+    watch = situation.open_watch("", nodes)
+    try:
+        proof.begin(watch)
+        return proof.finish(watch, situation.pause) is None
+    finally:
+        watch.stop()
 
 
 def _await_start(situation: Situation, helper: HelperJob) -> str:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 
 class Placement(NamedTuple):
-    """The nodes on which the next attempt runs, in the job's order."""
+    """The nodes on which the next attempt runs, in the job's order; `proven` are new ones that have the plugin."""
 
     nodes: tuple[str, ...]
+    proven: tuple[str, ...] = ()
 
 
 class Requeued(NamedTuple):

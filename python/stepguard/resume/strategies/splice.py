@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import time
 
-from stepguard.resume import helper_job, places
+from stepguard.resume import helper_job, places, proof
 from stepguard.resume.helper_job import HelperJob
+from stepguard.resume.proof import Unfit
 from stepguard.resume.reach import answering
 from stepguard.resume.relaunch import uses_pmi
 from stepguard.resume.situation import Situation
@@ -25,10 +26,8 @@ _TELL_S = 15.0
 _SHARE_OF_SLURMD_TIMEOUT = 0.5
 # A limit that the dead node's own share fills is no limit once that is given back.
 _AFTER_SHRINK_S = 3.0
-# Nodes that Slurm calls idle may be dead, faulty or without the plugin: how many helpers are tried, and how long the
-# watch of one may take to say that all is well.
+# Nodes that Slurm calls idle may be dead, faulty or without the plugin: so many helpers are tried.
 _TRIES = 3
-_PROOF_S = 15.0
 # A pending job's reason that time alone does not take away: a limit of the user's, the account's, the partition's.
 _LIMIT = re.compile(r"Limit|^(Assoc|QOS)(Grp|Max)|Invalid|NotAllowed|BadConstraints|NodeConfig")
 # %t and %n are numbers of a task and a node within one srun.
@@ -79,13 +78,14 @@ class Splice:
             try:
                 refusal = _await_start(situation, helper, end_s)
                 if not refusal:
-                    refusal, unfit = _take(situation, helper)
-                    avoided += unfit
-                    if not refusal:
+                    unfit = _take(situation, helper)
+                    if unfit is None:
                         situation.helpers.append(helper)
                         nodes = (*situation.usable, *helper.nodes)[: len(situation.step_nodes)]
-                        return Placement(situation.in_order(nodes))
-                    situation.messages.info(f"helper job {helper.id} is of no use: {refusal}")
+                        return Placement(situation.in_order(nodes), proven=helper.nodes)
+                    refusal = f"helper job {helper.id} is of no use: {unfit.why}"
+                    situation.messages.info(refusal)
+                    avoided += unfit.nodes
             except BaseException:
                 helper.end()
                 raise
@@ -143,33 +143,15 @@ def _await_start(situation: Situation, helper: HelperJob, end_s: float) -> str:
     return f"no node became free within {_bound_s(situation):.0f} s ({reason or 'helper job in the queue'})"
 
 
-def _take(situation: Situation, helper: HelperJob) -> tuple[str, list[str]]:
-    """Drops the bad nodes, ends the attempt, and has the helper's nodes proven by their watch meanwhile.
-
-    Why the helper is of no use, and which of its nodes are to blame; "" when all is well.
-    """
+def _take(situation: Situation, helper: HelperJob) -> Unfit | None:
+    """Drops the bad nodes, ends the attempt, and has the helper's nodes proven by their watch meanwhile."""
     helper.take_nodes()
     nodes = situation.slurm.nodes(helper.nodes)
     alive = answering({node.name: (node.address, node.port) for node in nodes}, situation.config.probe_s)
     if silent := [name for name in helper.nodes if name not in alive]:
-        return f"{','.join(silent)} does not answer", silent
-    helper.watch = situation.open_watch(helper)
-    helper.watch.tick(time.monotonic())
-    helper.watch.send("ping 0 - -\n")
+        return Unfit(f"{','.join(silent)} does not answer", silent)
+    helper.watch = situation.open_watch(helper.id, helper.nodes)
+    proof.begin(helper.watch)
     situation.shrink()
     situation.end_attempt()
-    waiting = set(helper.nodes)
-    end_s = time.monotonic() + _PROOF_S
-    while waiting:
-        for report in helper.watch.read():
-            name = str(report.get("node"))
-            if report.get("plugin") is not True:
-                return f"the plugin is not loaded in slurmstepd on {name} (plugstack.conf)", [name]
-            if report.get("faults"):
-                return f"{name} is faulty: {report['faults']}", [name]
-            waiting.discard(name)
-        if waiting and time.monotonic() > end_s:
-            return f"{','.join(sorted(waiting))} runs no watch", sorted(waiting)
-        if waiting and (helper.refused() or not situation.pause(_POLL_S)):
-            return "the helper job has ended", []
-    return "", []
+    return proof.finish(helper.watch, lambda seconds: not helper.refused() and situation.pause(seconds))

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves by their watch that new nodes are fit: it runs there, they are not faulty, and the plugin is loaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from stepguard.resume.watch_step import WatchStep
+
+# How long the watch of a new node may take to say that all is well, which on a busy one is some seconds.
+_PROOF_S = 15.0
+_POLL_S = 0.01
+
+
+class Unfit:
+    """Why nodes are of no use; `nodes` are those to blame."""
+
+    def __init__(self, why: str, nodes: list[str]) -> None:
+        self.why = why
+        self.nodes = nodes
+
+
+def begin(watch: WatchStep) -> None:
+    """Starts a watch and asks its nodes for an answer."""
+    watch.tick(time.monotonic())
+    watch.send("ping 0 - -\n")
+
+
+def finish(watch: WatchStep, goes_on: Callable[[float], bool]) -> Unfit | None:
+    """Waits for all nodes to answer; None when all are fit. `goes_on` waits, and says whether to go on."""
+    waiting = set(watch.nodes)
+    end_s = time.monotonic() + _PROOF_S
+    while waiting:
+        for report in watch.read():
+            name = str(report.get("node"))
+            if report.get("plugin") is not True:
+                return Unfit(f"the plugin is not loaded in slurmstepd on {name} (plugstack.conf)", [name])
+            if report.get("faults"):
+                return Unfit(f"{name} is faulty: {report['faults']}", [name])
+            waiting.discard(name)
+        if waiting and time.monotonic() > end_s:
+            return Unfit(f"{','.join(sorted(waiting))} runs no watch", sorted(waiting))
+        if waiting and not goes_on(_POLL_S):
+            return Unfit("it has ended", [])
+    return None
