@@ -12,7 +12,8 @@ import pytest
 
 from stepguard.config import Config, Resume, Slurm, parse
 
-EXAMPLES = Path(__file__).parents[2] / "slurm-conf-examples"
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = REPOSITORY / "slurm-conf-examples"
 SHOWN = Path(__file__).parents[1] / "data/slurm/26.05/show-config.txt"
 SLURM_CONF = sorted(EXAMPLES.glob("re*.conf")) + sorted(EXAMPLES.glob("time*.conf"))
 
@@ -41,3 +42,15 @@ def test_parameters_are_slurms_own(path: Path) -> None:
     named = re.findall(r"^#?(\w+)=\S+$", path.read_text(), re.MULTILINE)
     assert named
     assert set(named) <= set(known)
+
+
+@pytest.mark.parametrize("path", SLURM_CONF, ids=lambda path: path.name)
+def test_defaults_of_our_own_are_cited_as_they_are(path: Path) -> None:
+    text = " ".join(line.lstrip("# ") for line in path.read_text().splitlines())
+    for key, seconds in re.findall(r"(\w+) \(stepguard\.toml, (\d+) s", text):
+        assert getattr(Resume(), key) == float(seconds)
+
+
+def test_the_operator_guide_names_every_example() -> None:
+    guide = (REPOSITORY / "docs/operator-guide.md").read_text()
+    assert [path.name for path in EXAMPLES.iterdir() if path.name not in guide] == []
