@@ -2,13 +2,17 @@
 """Auto-resume: one guarded step, started again on healthy nodes when its hardware fails.
 
 supervisor   the loop over attempts; the only module that knows the order of things
-attempt      one run of the real srun, and its end
+attempt      one run of the step, and its end; parts: its sruns, one in each job that gives it nodes
 signals      what reaches us goes on to srun
-watch_step   the `srun --overlap` beside it, as the supervisor sees it; watch: the same on each node
-reach        does a host still answer at all?
+lookout      all that is known of the nodes meanwhile: watch_step (an `srun --overlap` a job, made by watching), pulse
+watch        the same on each node; orders: what it was told, orphaned: what it does when nobody asks any more
+reach        does a host still answer at all? faults: what a node says of itself
 evidence     what is known about an end → verdict: what it means (pure)
 limits       may there be one more?
-strategies   where the next attempt runs
+replacement  finds the nodes of the next attempt: strategies, each looking at the situation
+helper_job   nodes from outside the job; proof: are they fit?
+ranks        who has which ranks (layout), told to the tasks by an entry (places)
+relaunch     the sruns of the next attempt
 claims       guarded steps of one job do not take each other's spare
 journal      every decision, kept with its evidence and its seconds
 messages     what the user reads

@@ -9,6 +9,7 @@ slurmctld answers again after a cut       → has the job left this node behind?
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,7 @@ class Orphaned:
         self._rank = rank
         self._watched_step = watched_step
         self._turn_s = rank * _TURN_S
+        self._supervisor = orders.supervisor or _own_srun()
         self._was_cut_off = False
         self._host_lost_since_s: float | None = None
         self._helpers_ended = False
@@ -69,8 +71,8 @@ class Orphaned:
     def look_around(self, end_old_tasks: Callable[[], int]) -> bool:
         """One look; blocks for at most probe_s and a few Slurm commands. True: the watch has nothing left to do."""
         places = {f"controller {n}": place for n, place in enumerate(self._orders.controllers)}
-        if self._orders.supervisor is not None:
-            places["supervisor"] = self._orders.supervisor
+        if self._supervisor is not None:
+            places["supervisor"] = self._supervisor
         alive = answering(places, self._orders.probe_s)
         now_s = time.monotonic()
         if alive - {"supervisor"} and (self._was_cut_off or now_s >= self._next_question_s):
@@ -84,7 +86,7 @@ class Orphaned:
         elif not alive:
             self._was_cut_off = True
             self._host_lost_since_s = None
-        elif self._orders.supervisor is not None and self._host_is_lost(now_s):
+        elif self._supervisor is not None and self._host_is_lost(now_s):
             return True
         time.sleep(_PAUSE_S)
         return False
@@ -145,3 +147,9 @@ class Orphaned:
         except StepguardError:
             return False  # tried again at the next look
         return True
+
+
+def _own_srun() -> tuple[str, int] | None:
+    """Where the srun of this watch listens: on the supervisor's host, which need not be a node."""
+    host, port = os.environ.get("SLURM_SRUN_COMM_HOST", ""), os.environ.get("SLURM_SRUN_COMM_PORT", "")
+    return (host, int(port)) if host and port.isdigit() else None

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stepguard.config import Resume
 from stepguard.errors import SlurmError, SlurmRefused
@@ -47,6 +48,7 @@ class Situation:
     layout: Layout | None
     have_plugin: Callable[[tuple[str, ...]], bool]
     open_watch: Callable[[str, tuple[str, ...]], WatchStep]
+    began_s: float = field(default_factory=time.monotonic)
 
     @property
     def missing(self) -> int:

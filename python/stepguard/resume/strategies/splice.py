@@ -81,6 +81,7 @@ class Splice:
                     unfit = _take(situation, helper)
                     if unfit is None:
                         situation.helpers.append(helper)
+                        situation.messages.info(f"Helper job {helper.id} lends {','.join(helper.nodes)}")
                         nodes = (*situation.usable, *helper.nodes)[: len(situation.step_nodes)]
                         return Placement(situation.in_order(nodes), proven=helper.nodes)
                     refusal = f"helper job {helper.id} is of no use: {unfit.why}"

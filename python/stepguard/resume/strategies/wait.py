@@ -40,7 +40,8 @@ class Wait:
         """Polls Slurm once a second; tells the user what is waited for."""
         bound_s = situation.config.wait_s
         if situation.cluster.slurmd_timeout_s:  # 0: Slurm never gives a silent node up
-            bound_s = min(bound_s, situation.cluster.slurmd_timeout_s * _SHARE_OF_SLURMD_TIMEOUT)
+            tried_s = time.monotonic() - situation.began_s
+            bound_s = min(bound_s, max(0, situation.cluster.slurmd_timeout_s * _SHARE_OF_SLURMD_TIMEOUT - tried_s))
         if situation.deadline_s is not None:
             bound_s = min(bound_s, situation.deadline_s)
         names = ",".join(situation.bad)
