@@ -42,9 +42,11 @@ class Orphaned:
     def __init__(self, orders: Orders, node: str, rank: int, watched_step: Callable[[], str]) -> None:
         self._orders = orders
         self._node = node
-        self._rank = rank
+        # The batch host is the first node of its job, and dies with the supervisor.
+        on_batch_host = orders.supervisor is not None and not orders.helper_id
+        self._rank = max(0, rank - 1) if on_batch_host else rank
         self._watched_step = watched_step
-        self._turn_s = rank * _TURN_S
+        self._turn_s = self._rank * _TURN_S
         self._supervisor = orders.supervisor or _own_srun()
         self._was_cut_off = False
         self._host_lost_since_s: float | None = None
