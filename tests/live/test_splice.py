@@ -213,8 +213,9 @@ def test_without_keep_ranks_slurm_numbers_them_anew() -> None:
 @pytest.mark.parametrize(
     ("srun", "why"),
     [
-        ("-o {dir}/of-%t", "has a file for each task or node"),
-        ("-e {dir}/%3n", "has a file for each task or node"),
+        ("-o {dir}/of-%t", "goes by the number of a task or node"),
+        ("-e {dir}/%3n", "goes by the number of a task or node"),
+        ("-o 2", "goes by the number of a task or node"),
         ("--mpi=pmi2", "the program is started through PMI (--mpi=pmi2)"),
         ("--multi-prog", "--multi-prog is of one srun"),
     ],
@@ -247,4 +248,73 @@ def test_a_node_whose_task_dies_first_is_hardware_though_srun_has_ended_the_step
         lab.power_off("n3")
         job.await_steps(5, attempt=1)
         assert host_of(job.ranks(1)) == ["n1", "n2", "n4"]
+        lab.run(["scancel", job.id])
+
+
+@pytest.mark.parametrize("srun", ["--exclusive -c2", "-l", "--open-mode=truncate -o {dir}/of"])
+def test_options_of_all_kinds_go_along(srun: str) -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        line = f"srun --auto-resume=1 {srun.format(dir=job.directory)} -N3 -n3 --gres=gpu:2"
+        job.submit(f"{line} bash -c 'echo rank $SLURM_PROCID; exec {job.ring(120)}'", "-N3", *GPUS)
+        job.await_steps(10)
+        lab.power_off("n3")
+        job.await_steps(10, attempt=1)
+        assert strategies(job) == ["splice"]
+        assert job.await_end() == "COMPLETED"
+        said = (job.directory / "of").read_text() if "of" in srun else job.out()
+        assert all(f"rank {rank}" in said for rank in range(3))
+
+
+@pytest.mark.parametrize("gap_s", [1.0, 2.7, 4.0])
+def test_a_second_node_dies_around_the_relaunch(gap_s: float) -> None:
+    with spliced_lab(6) as lab:
+        job = new_job(lab)
+        job.submit(f"srun --auto-resume=1 -N3 -n3 --gres=gpu:2 {job.ring(900)}", "-N3", *GPUS)
+        job.await_steps(10)
+        lab.power_off("n3")
+        time.sleep(gap_s)
+        lab.power_off("n2")
+        until("all ranks run again", lambda: not {"n2", "n3"} & set(job.progress()[-1]["hosts"]), 25)
+        assert set(strategies(job)) == {"splice"}
+        lab.run(["scancel", job.id])
+
+
+def test_a_node_that_dies_in_the_first_second_is_replaced() -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        job.submit(f"srun --auto-resume=1 -N3 -n3 --gres=gpu:2 {job.ring(900)}", "-N3", *GPUS)
+        until("rank 0 has begun", lambda: (job.directory / "rank-0-0").exists(), 10, 0.01)
+        lab.power_off("n3")
+        job.await_steps(5, attempt=1)
+        assert strategies(job) == ["splice"]
+        lab.run(["scancel", job.id])
+
+
+def test_somebody_elses_places_change_nothing() -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        garbage = "export SLURM_STEPGUARD_PLACES='1;SLURM_NTASKS=9;@n1=0:7'"
+        job.submit(f"{garbage}; srun --auto-resume=1 -N3 -n3 --gres=gpu:2 {job.ring(400)}", "-N3", *GPUS)
+        job.await_steps(10)
+        lab.power_off("n3")
+        job.await_steps(5, attempt=1)
+        assert_one_step(job, 1, ["n1", "n2", "n4"])
+        lab.run(["scancel", job.id])
+
+
+def test_the_helper_is_of_the_same_kind_as_the_job() -> None:
+    with spliced_lab(6) as lab:
+        window = ["StartTime=now", "Duration=60", "Users=alice", "ReservationName=res", "Nodes=n1,n2,n3,n6"]
+        lab.run(["scontrol", "create", "reservation", *window], user="root")
+        job = new_job(lab)
+        options = ("--reservation=res", "-p", "low", "--mem=600", "--time=10", "-w", "n1,n2,n3")
+        job.submit(f"srun --auto-resume=1 -N3 -n3 --gres=gpu:2 {job.ring(400)}", "-N3", *options, *GPUS)
+        job.await_steps(10)
+        lab.power_off("n3")
+        job.await_steps(5, attempt=1)
+        assert host_of(job.ranks(1)) == ["n1", "n2", "n6"]
+        form = "%P %v %m %D %N"
+        listed = lab.run(["squeue", "-h", "-o", form], user="root").stdout.splitlines()
+        assert listed[0].split()[:3] == listed[1].split()[:3] == ["low", "res", "600M"]
         lab.run(["scancel", job.id])

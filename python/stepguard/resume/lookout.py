@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from stepguard.config import Resume
 from stepguard.resume.pulse import Pulse
@@ -76,6 +76,12 @@ class Lookout:
             self.ping(question)
         self.pulse.look(now_s)
         self._check_own_link(now_s)
+
+    def start_again(self, lost: Collection[str]) -> None:
+        """Starts the job's own watch anew, without `lost`: one that was launched on a dead node says nothing at all."""
+        self._own.stop()
+        self._own.tick(time.monotonic(), {*lost, *self.pulse.lost()})
+        self.ping()
 
     def _check_own_link(self, now_s: float) -> None:
         """When nodes fall silent, a slurmctld must answer too, or it is this host that is cut off.

@@ -11,6 +11,8 @@ from stepguard.resume.watch_step import WatchStep
 # How long the watch of a new node may take to say that all is well, which on a busy one is some seconds.
 _PROOF_S = 15.0
 _POLL_S = 0.01
+# A node that has not answered for so long is asked by its kernel.
+_ASK_KERNEL_S = 2.0
 
 
 class Unfit:
@@ -27,18 +29,27 @@ def begin(watch: WatchStep) -> None:
     watch.send("ping 0 - -\n")
 
 
-def finish(watch: WatchStep, goes_on: Callable[[float], bool]) -> Unfit | None:
-    """Waits for all nodes to answer; None when all are fit. `goes_on` waits, and says whether to go on."""
+def finish(watch: WatchStep, goes_on: Callable[[float], bool], alive: Callable[[set[str]], set[str]]) -> Unfit | None:
+    """Waits for all nodes to answer; None when all are fit.
+
+    `goes_on` waits, and says whether to go on. `alive` says of nodes which have a kernel that answers.
+    """
     waiting = set(watch.nodes)
     end_s = time.monotonic() + _PROOF_S
+    ask_s = time.monotonic() + _ASK_KERNEL_S
     while waiting:
         for report in watch.read():
             name = str(report.get("node"))
             if report.get("plugin") is not True:
                 return Unfit(f"the plugin is not loaded in slurmstepd on {name} (plugstack.conf)", [name])
             if report.get("faults"):
-                return Unfit(f"{name} is faulty: {report['faults']}", [name])
+                why = "; ".join(str(fault[-1]) for fault in report["faults"])
+                return Unfit(f"{name} is faulty: {why}", [name])
             waiting.discard(name)
+        if waiting and time.monotonic() > ask_s:
+            ask_s = time.monotonic() + _ASK_KERNEL_S
+            if silent := waiting - alive(waiting):
+                return Unfit(f"{','.join(sorted(silent))} does not answer", sorted(silent))
         if waiting and time.monotonic() > end_s:
             return Unfit(f"{','.join(sorted(waiting))} runs no watch", sorted(waiting))
         if waiting and not goes_on(_POLL_S):

@@ -26,6 +26,7 @@ class _Node:
     lost: bool = False
     flapped: bool = False
     faults: list[tuple[str, str, str]] = field(default_factory=list)
+    has_spoken: bool = False
     has_plugin: bool = False
     task: dict[str, str] = field(default_factory=dict)
 
@@ -50,6 +51,7 @@ class Pulse:
                 node.processes, node.processes_seq = processes, seq
         if isinstance(faults, list):
             node.faults = [(str(f[0]), str(f[1]), str(f[2])) for f in faults if isinstance(f, list) and len(f) == 3]
+        node.has_spoken = True
         node.has_plugin = report.get("plugin") is True
         task = report.get("task")
         if isinstance(task, dict):
@@ -126,9 +128,13 @@ class Pulse:
         known = ((name, self._nodes[name]) for name in names if name in self._nodes)
         return {name: node.task for name, node in known if node.task}
 
-    def have_plugin(self, names: Iterable[str]) -> bool:
-        """Whether the plugin is known to work in the slurmstepd of each of these nodes."""
-        return all(name in self._nodes and self._nodes[name].has_plugin for name in names)
+    def with_plugin(self) -> set[str]:
+        """The nodes in whose slurmstepd the plugin is known to work."""
+        return {name for name, node in self._nodes.items() if node.has_plugin}
+
+    def unheard(self, names: Iterable[str]) -> list[str]:
+        """Those of these nodes whose watch has not said anything yet."""
+        return [name for name in names if name in self._nodes and not self._nodes[name].has_spoken]
 
     def unanswered(self, seq: int, names: Iterable[str]) -> list[str]:
         """Those of these nodes that have not answered ping `seq` or a later one, and are not lost either."""

@@ -50,15 +50,17 @@ class Ranks:
         cluster: ClusterConfig,
         placement: Placement,
         helpers: Sequence[HelperJob],
-        attempt: Attempt,
+        have_plugin: bool,
         new_num_nodes: int | None,
     ) -> Relaunch:
-        """The next attempt. All keep their ranks where that helps and can be done; always where helpers lend nodes."""
+        """The next attempt; `have_plugin` says that it works on all nodes of the placement.
+
+        All keep their ranks where that helps and can be done; always where helpers lend nodes.
+        """
         nodes = placement.nodes
         layout = self.layout if self.layout and len(self.layout.slots) == len(nodes) else None
         keeps = self.config.keep_ranks and not uses_pmi(self.command, cluster, self.config)
-        unproven = [name for name in nodes if name not in placement.proven]
-        told = keeps and attempt.watch.pulse.have_plugin(unproven) and layout is not None and places.fits(layout)
+        told = keeps and have_plugin and layout is not None and places.fits(layout)
         if not helpers and not told:
             layout = None
         memory = self.memory._replace(layout=layout) if self.memory else None

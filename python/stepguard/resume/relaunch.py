@@ -21,7 +21,7 @@ from stepguard.slurm.srun_arguments import SrunCommand, with_overrides
 from stepguard.slurm.text import cpus_of_nodes, cpus_per_node
 
 # What of the user's own placement the new node list replaces.
-_REPLACED = {"exclude", "nodefile", "relative", "mem-per-cpu", "mem-per-gpu"}
+_REPLACED = {"exclude", "nodefile", "relative", "mem-per-cpu", "mem-per-gpu", "exclusive"}
 # With a host for every task (--distribution=arbitrary) nothing else may say where tasks go: 24.11 refuses -N.
 _PLACED_BY_HOST = {"nodes", "gpus", "ntasks-per-node", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket"}
 _HIDDEN_VARIABLES = (
@@ -137,6 +137,7 @@ class _Whole:
         command, hosts = self.command, self.layout.by_rank(nodes)
         options: dict[str, str | None] = {
             **_common(command),
+            "open-mode": "append",  # two sruns that truncate one file overwrite one another
             "jobid": job_id,
             "nodelist": ",".join(hosts),
             "ntasks": str(len(hosts)),
@@ -161,6 +162,8 @@ def _common(command: SrunCommand) -> dict[str, str | None]:
     ("Memory required by task is not available", 22.05.8); --mem=0 asks for what the job has. Output is appended to
     that of the attempts before."""
     options: dict[str, str | None] = {"overlap": None, "mem": "0"}
+    if command.given("exclusive"):  # srun takes it with --overlap as a contradiction; for a step it means this too
+        options["exact"] = None
     return options if command.open_mode else {**options, "open-mode": "append"}
 
 

@@ -30,6 +30,8 @@ from stepguard.slurm.srun_arguments import SrunCommand
 _NOT_IN_USE = frozenset({"batch", "extern", "interactive"})
 _TURN_S = 0.02
 _COUNT_AGAIN_S = 0.1
+# A watch says its first word so soon after its start, on a busy node too.
+_FIRST_WORD_S = 5.0
 # A living watch answers a ping sooner.
 _ASK_AGAIN_S = 0.3
 
@@ -48,6 +50,7 @@ class Replacement:
     open_watch: Callable[[str, tuple[str, ...]], WatchStep]
     helpers: list[HelperJob] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
+    with_plugin: set[str] = field(default_factory=set)
     _bad: dict[str, None] = field(default_factory=dict)
 
     def find(
@@ -65,6 +68,7 @@ class Replacement:
         asked = [name for name in (*job.nodes, *self._lent()) if name not in self.lost]
         self.lost.update(_unreachable(attempt.watch, asked, self.config))
         self._bad.update(dict.fromkeys((*verdict.nodes, *self.lost)))
+        self._learn_plugins(attempt.watch, [name for name in asked if name not in self._bad])
         self._end_helpers(lambda helper: not set(helper.nodes).isdisjoint(self._bad))
         step_nodes = end.step_nodes or job.nodes
         usable: tuple[str, ...] = ()
@@ -93,7 +97,7 @@ class Replacement:
                 end_attempt=attempt.end,
                 helpers=self.helpers,
                 layout=layout if layout and len(layout.slots) == len(step_nodes) else None,
-                have_plugin=attempt.watch.pulse.have_plugin,
+                have_plugin=self.with_plugin.issuperset,
                 open_watch=self.open_watch,
             )
         )
@@ -101,6 +105,7 @@ class Replacement:
         self._end_helpers(lambda helper: set(helper.nodes).isdisjoint(used))
         if isinstance(choice.outcome, Placement):
             nodes = choice.outcome.nodes
+            self.with_plugin.update(choice.outcome.proven)
             self.claims.claim(lambda _: nodes)
             # A node that came back (wait) is as good as any.
             self.lost.difference_update(nodes)
@@ -120,6 +125,17 @@ class Replacement:
         faulty |= attempt.watch.pulse.faults().keys()
         healthy = [name for name in candidates if name not in faulty]
         return tuple(sorted(healthy, key=lambda name: name not in step_nodes))
+
+    def _learn_plugins(self, watch: Lookout, names: list[str]) -> None:
+        """Which nodes have the plugin; watches that were started just now are given a moment to say so."""
+        unknown = [name for name in names if name not in self.with_plugin]
+        end_s = time.monotonic() + _FIRST_WORD_S
+        if watch.runs() and watch.pulse.unheard(unknown):
+            watch.start_again(self.lost)
+        while watch.runs() and watch.pulse.unheard(unknown) and time.monotonic() < end_s and self.pause(_TURN_S):
+            watch.tick(time.monotonic())
+            watch.read()
+        self.with_plugin |= watch.pulse.with_plugin()
 
     def _lent(self) -> list[str]:
         return [name for helper in self.helpers for name in helper.nodes]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from stepguard.config import Config
 from stepguard.errors import SlurmError
 from stepguard.resume import journal as journals
+from stepguard.resume import places
 from stepguard.resume.attempt import Attempt, AttemptEnd, Stdio
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
@@ -70,6 +71,8 @@ class Supervisor:
 
         Returns srun's exit status, or 1 where we ended the last attempt because of its hardware.
         """
+        # Ours to set: what somebody else put there would be taken for ours.
+        self.environment = {name: value for name, value in self.environment.items() if name != places.VARIABLE}
         self._journal = self._open_journal()
         number = self._journal.earlier_attempts()
         self._ranks = Ranks(self.config.resume, self.command, self.environment)
@@ -224,7 +227,7 @@ class Supervisor:
                 self._cluster_config(),
                 choice.outcome,
                 self._replacement.helpers,
-                attempt,
+                self._replacement.with_plugin.issuperset(choice.outcome.nodes),
                 self._new_num_nodes,
             )
         if self._interrupted_by:

@@ -24,7 +24,7 @@ _REQUIRED = frozenset(
         *("Socks/Node", "Features", "OverSubscribe"),
     }
 )
-_OPTIONAL = frozenset(["BatchHost", "TRES", "ReqTRES", "AllocTRES", "MinCPUsNode", "JOB_GRES"])
+_OPTIONAL = frozenset(["BatchHost", "TRES", "ReqTRES", "AllocTRES", "MinCPUsNode", "JOB_GRES", "Reservation"])
 _ABSENT = frozenset(["(null)", "N/A", "None", "none", "Unknown"])
 # "     Nodes=n[1-3] CPU_IDs=0-7 Mem=800 GRES=gpu:2(IDX:0-1)"; the memory is in MiB.
 _SHARE = re.compile(r"^ {5}Nodes=(\S+) CPU_IDs=([\d,-]*) Mem=(\d+) GRES=(\S*)", re.MULTILINE)
@@ -70,7 +70,7 @@ def job(output: str, now_s: float) -> Job:
         array_job_id=ids[2] or "",
         array_task_id=ids[3] or "",
         comment=_owners_text(output, "Comment"),
-        reservation=_owners_text(output, "Reservation"),
+        reservation=_field(head.get("Reservation", ""), "Reservation"),
         features=_field(head["Features"], "Features"),
         exit_code=_field(head["Requeue"], "ExitCode"),
     )

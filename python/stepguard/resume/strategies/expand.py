@@ -82,7 +82,7 @@ def _have_plugin(situation: Situation, nodes: tuple[str, ...]) -> bool:
     watch = situation.open_watch("", nodes)
     try:
         proof.begin(watch)
-        return proof.finish(watch, situation.pause) is None
+        return proof.finish(watch, situation.pause, lambda waiting: waiting) is None
     finally:
         watch.stop()
 

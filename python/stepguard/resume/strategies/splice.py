@@ -53,8 +53,10 @@ class Splice:
         if command.distribution.startswith("arbitrary"):
             return "--distribution=arbitrary fixes each task to a node"
         for option, value in (("--output", command.output), ("--error", command.error)):
-            if _PART_PATTERN.search(value):
-                return f"{option}={value} has a file for each task or node, whose numbers would collide"
+            if value.isdigit() or ("\\" not in value and _PART_PATTERN.search(value)):
+                return f"{option}={value} goes by the number of a task or node, which each part counts for itself"
+        if command.input.isdigit() and int(command.input) != 0:
+            return f"--input={command.input} goes by the number of a task, which each part counts for itself"
         survivors = tuple(name for name in situation.usable if name in situation.job.nodes)
         if not survivors:
             return "no node of the job itself is left"
@@ -81,6 +83,8 @@ class Splice:
                     unfit = _take(situation, helper)
                     if unfit is None:
                         situation.helpers.append(helper)
+                        if situation.command.given("label"):
+                            situation.messages.info("labels (-l) count the tasks of each job by themselves now")
                         situation.messages.info(f"Helper job {helper.id} lends {','.join(helper.nodes)}")
                         nodes = (*situation.usable, *helper.nodes)[: len(situation.step_nodes)]
                         return Placement(situation.in_order(nodes), proven=helper.nodes)
@@ -106,6 +110,8 @@ def _options(situation: Situation, lost: list[Share], avoided: list[str]) -> dic
     lent = [name for helper in situation.helpers for name in helper.nodes]
     exclude = tuple(dict.fromkeys((*job.nodes, *lent, *situation.bad, *avoided)))
     options = helper_job.like(job, situation.missing, exclude)
+    if asked := situation.command.value("constraint"):
+        options["--constraint"] = f"{job.features}&{asked}" if job.features else asked
     return options | helper_job.as_much_as(lost, bool(job.exclusive), job.time_left_s)
 
 
@@ -155,4 +161,9 @@ def _take(situation: Situation, helper: HelperJob) -> Unfit | None:
     proof.begin(helper.watch)
     situation.shrink()
     situation.end_attempt()
-    return proof.finish(helper.watch, lambda seconds: not helper.refused() and situation.pause(seconds))
+    spots = {node.name: (node.address, node.port) for node in nodes}
+    return proof.finish(
+        helper.watch,
+        lambda seconds: not helper.refused() and situation.pause(seconds),
+        lambda waiting: answering({name: spots[name] for name in waiting}, situation.config.probe_s),
+    )
