@@ -77,13 +77,13 @@ def test_task_prolog_sees_the_whole(placing: Cluster) -> None:
     assert [task["SEEN"] for task in environments(step(placing, PLACES))] == [f"{rank} 4711" for rank in RANKS]
 
 
-@pytest.mark.parametrize("text", ["", "2;SLURM_JOB_ID=1", PLACES + ";SLURM_PROCID=0", "1;SLURM_NTASKS=9;@n9=0:0-1"])
+@pytest.mark.parametrize("text", ["", "2;SLURM_JOB_ID=4711", PLACES + ";SLURM_PROCID=0", "1;SLURM_NTASKS=9;@n9=0:0-1"])
 def test_garbage_changes_nothing(placing: Cluster, text: str) -> None:
     done = step(placing, text)
     tasks = environments(done)
     assert [task["SLURM_PROCID"] for task in tasks] == ["0", "1", "2", "3", "4", "5"]
     assert {task["SLURM_NTASKS"] for task in tasks} == {"6"}
-    assert not [task for task in tasks if NAME in task or task["SLURM_JOB_ID"] == "1"]
+    assert not [task for task in tasks if NAME in task or task["SLURM_JOB_ID"] == "4711"]
     # Each task says why on its own stderr.
     assert sorted(line.partition(":")[0] for line in done.stderr.splitlines()) == ["0", "1", "2", "3", "4", "5"]
     assert done.stderr.count(f"stepguard: {NAME} changes nothing: field ") == 6

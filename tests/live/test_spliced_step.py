@@ -20,13 +20,9 @@ GPUS = ("--exclusive", "--gres=gpu:2")
 PUPPET = Path(__file__).with_name("programs") / "puppet.py"
 
 
-def new_lab() -> Cluster:
-    return Cluster(4, gpus_per_node=2, plugstack=PLUGSTACK, prefix=installed())
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def lab() -> Iterator[Cluster]:
-    with new_lab() as cluster:
+    with Cluster(4, gpus_per_node=2, plugstack=PLUGSTACK, prefix=installed()) as cluster:
         yield cluster
 
 
@@ -67,15 +63,6 @@ def status(job: Job) -> str:
     return path.read_text().strip() if path.exists() else ""
 
 
-def finish(lab: Cluster, job: Job, dead: str = "n3") -> None:
-    """Makes the lab as it was before."""
-    lab.run(["scancel", job.id], user="root")
-    lab.power_on(dead)
-    lab.run(["scontrol", "update", f"NodeName={dead}", "State=DOWN", "Reason=test"], user="root")
-    lab.run(["scontrol", "update", f"NodeName={dead}", "State=RESUME"], user="root")
-    lab.wait_idle()
-
-
 def helpers(lab: Cluster, job: Job) -> list[str]:
     named = f"stepguard-{job.id}"
     return lab.run(["squeue", "-h", "-t", "PD,R", "-n", named, "-o", "%A"], user="root").stdout.split()
@@ -89,7 +76,6 @@ def test_a_task_that_fails_in_the_helper_ends_the_step_with_its_status(lab: Clus
     assert status(job) == "status 3"
     assert helpers(lab, job) == []
     assert "Not resumed: application: the program ended with status 3, and its nodes are healthy" in job.out()
-    finish(lab, job)
 
 
 def test_a_task_that_fails_in_the_job_ends_the_helpers_part_too(lab: Cluster) -> None:
@@ -100,7 +86,6 @@ def test_a_task_that_fails_in_the_job_ends_the_helpers_part_too(lab: Cluster) ->
     assert status(job) == "status 7"
     assert helpers(lab, job) == []
     assert not [line for line in lab.processes("n4").values() if "puppet.py" in line]
-    finish(lab, job)
 
 
 def test_a_part_that_ends_well_waits_for_the_other(lab: Cluster) -> None:
@@ -112,7 +97,6 @@ def test_a_part_that_ends_well_waits_for_the_other(lab: Cluster) -> None:
     until("the step has ended", lambda: status(job), 10)
     assert status(job) == "status 0"
     assert helpers(lab, job) == []
-    finish(lab, job)
 
 
 def test_signals_reach_all_parts(lab: Cluster) -> None:
@@ -126,7 +110,6 @@ def test_signals_reach_all_parts(lab: Cluster) -> None:
     assert status(job) != "status 0"
     assert helpers(lab, job) == []
     assert job.journal()[-1]["cause"] == "cancelled"
-    finish(lab, job)
 
 
 def test_output_of_both_parts_is_in_one_file_named_by_the_job(lab: Cluster) -> None:
@@ -139,22 +122,20 @@ def test_output_of_both_parts_is_in_one_file_named_by_the_job(lab: Cluster) -> N
     for rank in range(3):
         assert [f"rank {rank} attempt {attempt}" in lines for attempt in (0, 1)] == [True, True]
     assert len(list(job.directory.glob("of-*"))) == 1
-    finish(lab, job)
 
 
-def test_stdin_goes_to_the_part_with_rank_0_and_all_tasks_know_all_nodes() -> None:
+def test_stdin_goes_to_the_part_with_rank_0_and_all_tasks_know_all_nodes(lab: Cluster) -> None:
     """Under salloc on the login host any node may be lost, the first too."""
-    with new_lab() as lab:
-        job = spliced(lab, "{program} < {dir}/puppet.py", dead="n1", salloc=True)
-        seen = puppets(job, 1)
-        assert [seen[rank]["host"] for rank in range(3)] == ["n4", "n2", "n3"]
-        assert seen[0]["stdin"] == puppets(job, 0)[0]["stdin"] == "# SPDX-License-Identifier: Apache-2.0\n"
-        assert all(seen[rank]["nodes"] == ["n4", "n2", "n3"] for rank in range(3))
-        assert seen[0]["env"]["STEPGUARD_HELPER_JOB_ID"] == helpers(lab, job)[0]
-        assert "STEPGUARD_HELPER_JOB_ID" not in seen[1]["env"]
-        ids = {(seen[rank]["env"]["SLURM_JOB_ID"], seen[rank]["env"]["SLURM_STEP_ID"]) for rank in range(3)}
-        assert len(ids) == 1
-        # The id is that of the real step in the job: who ends that ends all.
-        lab.run(["scancel", ".".join(ids.pop())])
-        until("the step has ended", lambda: status(job), 10)
-        assert helpers(lab, job) == []
+    job = spliced(lab, "{program} < {dir}/puppet.py", dead="n1", salloc=True)
+    seen = puppets(job, 1)
+    assert [seen[rank]["host"] for rank in range(3)] == ["n4", "n2", "n3"]
+    assert seen[0]["stdin"] == puppets(job, 0)[0]["stdin"] == "# SPDX-License-Identifier: Apache-2.0\n"
+    assert all(seen[rank]["nodes"] == ["n4", "n2", "n3"] for rank in range(3))
+    assert seen[0]["env"]["STEPGUARD_HELPER_JOB_ID"] == helpers(lab, job)[0]
+    assert "STEPGUARD_HELPER_JOB_ID" not in seen[1]["env"]
+    ids = {(seen[rank]["env"]["SLURM_JOB_ID"], seen[rank]["env"]["SLURM_STEP_ID"]) for rank in range(3)}
+    assert len(ids) == 1
+    # The id is that of the real step in the job: who ends that ends all.
+    lab.run(["scancel", ".".join(ids.pop())])
+    until("the step has ended", lambda: status(job), 10)
+    assert helpers(lab, job) == []

@@ -60,6 +60,7 @@ def gather(
     except SlurmError:
         return Evidence(end.status, interrupted_by=end.interrupted_by, blind=True), job_now
     helper_state = ""
+    helper_ended = False
     if not findings and not over:
         findings += _ask_nodes(watch, nodes, config)
         by_signal = end.status < 0 or end.status > _SIGNALLED
@@ -67,12 +68,13 @@ def gather(
             findings += _ask_nodes(watch, nodes, config)
         ended, helper_state = _ask_helpers(slurm, helpers, ended_by_watch)
         findings += ended
+        helper_ended = bool(ended)  # its step is CANCELLED in the books, by whomever its job was ended
     findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
     ended_by_us = bool(end.findings)
     step_state: str | None = helper_state
-    if not ended_by_us and not over and attempt.started and not helper_state:
-        # The part that failed first: the others may still run.
-        part = next((part for part in attempt.parts if part.status()), attempt.parts[0])
+    if not ended_by_us and not over and attempt.started and not helper_state and not helper_ended:
+        # The part that failed first: the others may still run, or have failed for want of it.
+        part = next((part for part in attempt.parts if part.status() == end.status), attempt.parts[0])
         step_id = part.step.id if part.step else ""
         step_state = _ask_accounting(slurm, part.plan.job_id, step_id, patient=bool(findings))
     evidence = Evidence(

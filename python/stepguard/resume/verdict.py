@@ -118,14 +118,17 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _not_by_a_person(evidence: Evidence) -> bool:
-    """Whether a step that is CANCELLED in Slurm's books was so by us, or by srun.
+    """Whether a step that is CANCELLED in Slurm's books was so by us, by srun, or by a crash.
 
-    srun does that when it cannot launch on a node that has just died, and with -K when a dying node's task fails first.
+    The books say so of every step that a signal ended; SIGSEGV or SIGBUS is none that scancel sends. srun cancels a
+    step that it cannot launch on a node that has just died, and with -K one of which a dying node's task fails first.
     scancel shows in the status, for its signal ended the tasks; so does -K.
     """
     if evidence.ended_by_us:
         return True
     by_signal = evidence.status < 0 or evidence.status - 128 in _CANCELLING
+    if evidence.step_state == "CANCELLED" and 128 < evidence.status < 128 + signal.NSIG and not by_signal:
+        return True
     by_srun = evidence.srun_cancels or not by_signal
     return evidence.step_state == "CANCELLED" and by_srun and any(f.lost for f in evidence.findings)
 

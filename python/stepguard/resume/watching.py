@@ -16,6 +16,10 @@ from stepguard.resume.watch_step import WatchStep
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import ClusterConfig, Job
 
+# A job that is requeued while a node of it is dead loses its GRES (22.05.8; 24.11.5 is right). The batch host cannot be
+# dropped first, so there Slurm's own requeue is waited for, which keeps them, once it has noticed the node.
+_REQUEUE_KEEPS_GRES = (24, 11)
+
 
 @dataclass
 class Watching:
@@ -34,11 +38,12 @@ class Watching:
         lent = [name for helper in helpers for name in helper.nodes]
         found = {node.name: (node.address, node.port) for node in self.slurm.nodes((*job.nodes, *lent))}
         is_inside = self.own_node in job.nodes
+        loses_gres = job.has_gres and cluster.release < _REQUEUE_KEEPS_GRES
         self._orders = Orders(
             job_id=job.id,
             helper_id="",
             restart_count=job.restart_count,
-            requeue=job.is_batch and job.requeue_allowed and is_inside,
+            requeue=job.is_batch and job.requeue_allowed and is_inside and not loses_gres,
             supervisor_node=self.own_node,
             supervisor=found[self.own_node] if is_inside else None,
             controllers=cluster.slurmctld_places,

@@ -55,3 +55,11 @@ def test_hardware_verdict_names_every_node_and_the_worst_action() -> None:
 )
 def test_application_verdict_says_how_the_program_ended(status: int, text: str) -> None:
     assert text in judge(Evidence(status=status)).why
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT])
+def test_a_crash_is_no_cancellation_though_the_books_say_so(number: int) -> None:
+    crash = Evidence(128 + number, step_state="CANCELLED")
+    assert judge(crash).cause is Cause.APPLICATION
+    faulty = crash._replace(findings=(Finding("n4", "slurm", "replace", "FAIL in Slurm"),))
+    assert judge(faulty).cause is Cause.HARDWARE

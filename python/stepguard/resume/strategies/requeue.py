@@ -30,6 +30,9 @@ class Requeue:
         situation.refresh()
         if situation.job.state != "RUNNING":
             return Failed(f"the job is ending ({situation.job.state})")
+        # A job with GRES that is requeued with a dead node in it runs again without them (22.05.8); and it would wait
+        # until Slurm has noticed that the node is DOWN.
+        situation.shrink()
         situation.slurm.requeue(situation.job.id)
         for _ in range(_TRIES):
             try:
