@@ -25,8 +25,8 @@ _HEARTBEAT_S = 1.0  # the default of [resume] heartbeat_s
 _WARM_STEPS = 40
 _STEPS = 100_000
 _WITHIN_S = 30.0
-# Slurm frees the job from a dead node once that is DOWN (SlurmdTimeout, 300 s in the lab as by default), and delays it
-# by the lifetime of a credential (120 s).
+# Slurm delays a requeued job by the lifetime of a credential (120 s) and starts it in one of its next passes. One that
+# still has the dead node waits until that is DOWN (SlurmdTimeout, 300 s in the lab as by default) before.
 _REQUEUED_WITHIN_S = 900.0
 _REQUEUED_POLL_S = 1.0
 
@@ -77,11 +77,7 @@ def measure(site: Site) -> Iterable[Row]:
 
 
 def measure_requeue(site: Site) -> Iterable[Row]:
-    """The whole of a requeue with Slurm's own waits, once: many minutes.
-
-    Does not run to its end while the job is requeued with the dead node in it: on 22.05.8 such a job comes back
-    without its GRES (JOB_GRES=(null), "node offset invalid (0 >= 0)"), by plain `scontrol requeue` too.
-    """
+    """The whole of a requeue with Slurm's own waits, once: three minutes."""
     taken = [recover(site, _REQUEUE, 0.0, _await_requeued) for _ in range(site.rounds(1, 1))]
     yield from rows(_REQUEUE.part + ", to its end", taken, _REQUEUE.bounds)
 
