@@ -318,3 +318,17 @@ def test_the_helper_is_of_the_same_kind_as_the_job() -> None:
         listed = lab.run(["squeue", "-h", "-o", form], user="root").stdout.splitlines()
         assert listed[0].split()[:3] == listed[1].split()[:3] == ["low", "res", "600M"]
         lab.run(["scancel", job.id])
+
+
+def test_the_helpers_part_runs_also_when_the_jobs_own_is_over_at_once() -> None:
+    with spliced_lab(4) as lab:
+        job = new_job(lab)
+        again = f"touch {job.directory}/done-$SLURM_PROCID; exit 0"
+        step = f"[ $STEPGUARD_ATTEMPT = 0 ] || {{ {again}; }}; touch {job.directory}/begun-$SLURM_PROCID; sleep 300"
+        job.submit(f"srun --auto-resume=1 -N3 -n3 --gres=gpu:2 sh -c '{step}'; echo status $?", "-N3", *GPUS)
+        until("all have begun", lambda: len(list(job.directory.glob("begun-*"))) == 3, 20)
+        time.sleep(1)
+        lab.power_off("n3")
+        until("the end", lambda: "status 0" in job.out(), 30)
+        assert len(list(job.directory.glob("done-*"))) == 3
+        assert strategies(job) == ["splice"]

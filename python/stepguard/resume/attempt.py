@@ -113,8 +113,8 @@ class Attempt:
 
     @property
     def started(self) -> bool:
-        """Whether every srun has become a step."""
-        return self._all_begun and all(part.step is not None for part in self.parts)
+        """Whether every srun has become a step, as far as it lived for long enough to be seen as one."""
+        return self._all_begun and all(part.step is not None or part.status() is not None for part in self.parts)
 
     @property
     def step_id(self) -> str:
@@ -148,6 +148,8 @@ class Attempt:
 
     def _goes_on(self) -> bool:
         """Whether no part has failed and not all have ended: a part that fails ends the others."""
+        if not self._all_begun and self.parts[0].status() == 0:
+            self._begin_others()  # its step came and went between two look-ups
         statuses = [part.status() for part in self.parts]
         return None in statuses and all(status in (None, 0) for status in statuses)
 
@@ -171,7 +173,8 @@ class Attempt:
 
     def _timeout_s(self) -> float:
         if not self.started:
-            due_s = min(due for part in self.parts if (due := part.lookup_due_s()) is not None)
+            # An srun may end at any moment, and is not looked up then.
+            due_s = min((due for part in self.parts if (due := part.lookup_due_s()) is not None), default=0.0)
             return max(0.01, min(_CALM_S, due_s - time.monotonic()))
         return _ALERT_S if self.watch.pulse.overdue(time.monotonic()) else _CALM_S
 
@@ -203,12 +206,16 @@ class Attempt:
         except SlurmError:
             return  # slurmctld restarts: asked again at the next look-up
         if self.step_id and not self._all_begun:
-            # Only now, for the tasks of all parts see the id of this step.
-            self.parts += [Part.start(plan) for plan in self.sruns.others(self.step_id)]
-            self._all_begun = True
+            self._begin_others()
         if watch is not None and self.started:
             self.running_after_s = self._ran_s()
-            self.messages.step_id = watch.step_id = self.step_id
+            self.messages.step_id = self.step_id
+            watch.step_id = self.step_id or "-"
+
+    def _begin_others(self) -> None:
+        """Only once the step in the job is known, for the tasks of all parts see its id."""
+        self.parts += [Part.start(plan) for plan in self.sruns.others(self.step_id)]
+        self._all_begun = True
 
     def _question(self) -> str:
         """The nodes are asked for what their tasks were told until each has said it, within reason."""

@@ -45,8 +45,8 @@ def gather(
     """The evidence on an attempt that did not end well, and the job as Slurm has it now (None: Slurm is silent).
 
     `ended_by_watch` says of a helper job whether a watch ended it, `srun_cancels` that srun ends a step of which one
-    task has failed. A slurmctld that is being restarted is waited for
-    where hardware failed; `pause` waits, and says whether to go on.
+    task has failed. A slurmctld that is being restarted is waited for where hardware failed; `pause` waits, and says
+    whether to go on.
     """
     nodes = end.step_nodes or job.nodes
     findings = list(end.findings)

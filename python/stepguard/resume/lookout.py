@@ -58,7 +58,7 @@ class Lookout:
         seq = next(_SEQUENCE)
         self._next_ping_s = time.monotonic() + self._config.heartbeat_s
         for step in self._steps:
-            step.send(f"ping {seq} {self.step_id} {question}\n")
+            step.ping(seq, self.step_id, question)
         return seq
 
     def read(self) -> None:

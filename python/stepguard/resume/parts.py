@@ -40,9 +40,7 @@ class Part:
 
     plan: Plan
     child: process.Child
-    started_s: float
     step: Step | None = None
-    step_after_s: float | None = None
     _next_lookup_s: float = 0.0
     _lookup_pause_s: float = _FIRST_LOOKUP_S
 
@@ -57,19 +55,18 @@ class Part:
         finally:
             if nothing >= 0:
                 os.close(nothing)
-        now_s = time.monotonic()
-        return Part(plan, child, now_s, _next_lookup_s=now_s + _FIRST_LOOKUP_S)
+        return Part(plan, child, _next_lookup_s=time.monotonic() + _FIRST_LOOKUP_S)
 
     def status(self) -> int | None:
         """srun's exit status once it has ended (negative: the signal that ended it). Never blocks."""
         return self.child.poll()
 
     def lookup_due_s(self) -> float | None:
-        """When to look for its step, on the monotonic clock; None once it is known."""
-        return None if self.step is not None else self._next_lookup_s
+        """When to look for its step, on the monotonic clock; None once it is known, or srun has ended."""
+        return None if self.step is not None or self.status() is not None else self._next_lookup_s
 
-    def look_up_step(self, slurm: SlurmClient, now_s: float) -> bool:
-        """Finds the step that srun has become, by srun's pid; whether it was found. Raises SlurmError."""
+    def look_up_step(self, slurm: SlurmClient, now_s: float) -> None:
+        """Finds the step that srun has become, by srun's pid. Raises SlurmError."""
         self._next_lookup_s = now_s + self._lookup_pause_s
         self._lookup_pause_s = min(self._lookup_pause_s * 2, _LAST_LOOKUP_S)
         host = os.uname().nodename.partition(".")[0]
@@ -77,9 +74,7 @@ class Part:
             own = step.srun_pid == self.child.pid and step.srun_host.partition(".")[0] == host
             if own and step.nodes and step.id.isdigit():
                 self.step = step
-                self.step_after_s = now_s - self.started_s
-                return True
-        return False
+                return
 
     def cancel(self, slurm: SlurmClient, name: str | None) -> None:
         """Ends the step, or sends it a signal. Raises SlurmError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from stepguard.resume.watch_step import WatchStep
 
@@ -15,18 +16,17 @@ _POLL_S = 0.01
 _ASK_KERNEL_S = 2.0
 
 
-class Unfit:
+class Unfit(NamedTuple):
     """Why nodes are of no use; `nodes` are those to blame."""
 
-    def __init__(self, why: str, nodes: list[str]) -> None:
-        self.why = why
-        self.nodes = nodes
+    why: str
+    nodes: list[str]
 
 
 def begin(watch: WatchStep) -> None:
     """Starts a watch and asks its nodes for an answer."""
     watch.tick(time.monotonic())
-    watch.send("ping 0 - -\n")
+    watch.ping(0)
 
 
 def finish(watch: WatchStep, goes_on: Callable[[float], bool], alive: Callable[[set[str]], set[str]]) -> Unfit | None:

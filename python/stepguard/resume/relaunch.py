@@ -32,7 +32,7 @@ _JOB_PATTERN = re.compile(r"%(\d*)([%jJsAa])")
 
 
 class Memory(NamedTuple):
-    """What is kept of the first attempt for all later ones: its layout, and what Slurm told its tasks."""
+    """What is kept of an attempt for the next one: its layout, and what Slurm told its tasks."""
 
     layout: Layout | None
     told: Mapping[str, str]
@@ -99,7 +99,9 @@ def _in_helper(whole: _Whole, helper: HelperJob, step_id: str, base: Mapping[str
     folded, number = fold(helper.nodes), str(len(helper.nodes))
     own = {"SLURM_JOB_NODELIST": folded, "SLURM_NODELIST": folded}
     own |= {"SLURM_JOB_NUM_NODES": number, "SLURM_NNODES": number}
-    told = {"STEPGUARD_HELPER_JOB_ID": helper.id, "SLURM_STEP_ID": step_id, "SLURM_STEPID": step_id}
+    told = {"STEPGUARD_HELPER_JOB_ID": helper.id}
+    if step_id:
+        told |= {"SLURM_STEP_ID": step_id, "SLURM_STEPID": step_id}
     return Plan(
         helper.id,
         whole.words(helper.id, helper.nodes, step_id),
@@ -132,7 +134,7 @@ class _Whole:
     def words(self, job_id: str, nodes: Sequence[str], step_id: str = "") -> list[str]:
         """A host for each task in the order of ranks: labels and %t are the whole's where one job has all tasks.
 
-        `step_id` is that of the step in the job, for a part in another one.
+        `step_id` is that of the step in the job, for a part in another one; "" where it was too short to be seen.
         """
         command, hosts = self.command, self.layout.by_rank(nodes)
         options: dict[str, str | None] = {
@@ -145,7 +147,7 @@ class _Whole:
         }
         if self.gpus:
             options["gpus-per-node"] = _each(self.gpus, len(self.layout.slots))
-        if step_id:
+        if job_id != self.job.id:
             for name in ("output", "error", "input"):
                 if value := command.value(name):
                     options[name] = _of_the_job(value, self.job, step_id)
@@ -183,7 +185,7 @@ def _of_the_job(pattern: str, job: Job, step_id: str) -> str:
     """A file name pattern with the ids of the job in place of the helper's (srun(1), FILENAME PATTERN)."""
     ids = {
         "j": job.id,
-        "J": f"{job.id}.{step_id}",
+        "J": f"{job.id}.{step_id}" if step_id else "",
         "s": step_id,
         "A": job.array_job_id or job.id,
         "a": job.array_task_id,

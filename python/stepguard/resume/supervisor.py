@@ -61,7 +61,6 @@ class Supervisor:
     _cluster: ClusterConfig | None = None
     _interrupted_by: int | None = None
     _attempt: Attempt | None = None
-    _let_go: bool = True
     # Set once the step runs on another number of nodes than the user's.
     _new_num_nodes: int | None = None
     _stdio: Stdio = field(default_factory=Stdio.remember)
@@ -174,6 +173,17 @@ class Supervisor:
         )
         verdict = judge(evidence)
         decided_s = time.monotonic()
+        self._record_end(number, attempt, end, verdict, decided_s - known_s)
+        refusal = self._limits.refusal(verdict, end.ran_s, job_now.time_left_s if job_now else None)
+        self._tell(verdict, refusal)
+        if refusal or job_now is None:
+            attempt.end()
+            self._stdio.restore()
+            return _exit_status(end.status)
+        self.job = job_now
+        return self._go_on(number, attempt, end, verdict, decided_s)
+
+    def _record_end(self, number: int, attempt: Attempt, end: AttemptEnd, verdict: Verdict, decide_s: float) -> None:
         self._journal.write(
             "end",
             attempt=number,
@@ -190,50 +200,43 @@ class Supervisor:
             nodes=list(verdict.nodes),
             action=verdict.action,
             detect_s=round(end.silent_s, 3),
-            decide_s=round(decided_s - known_s, 3),
+            decide_s=round(decide_s, 3),
         )
-        refusal = self._limits.refusal(verdict, end.ran_s, job_now.time_left_s if job_now else None)
-        self._tell(verdict, refusal)
-        if refusal or job_now is None:
-            attempt.end()
-            self._stdio.restore()
-            return _exit_status(end.status)
-        self.job = job_now
+
+    def _go_on(
+        self, number: int, attempt: Attempt, end: AttemptEnd, verdict: Verdict, decided_s: float
+    ) -> int | Relaunch:
+        """Finds a place for the next attempt: its sruns, or the exit status where there is none."""
         choice = self._patiently(
             lambda: self._replacement.find(self.job, self._cluster_config(), attempt, end, verdict, self._ranks.layout)
         )
+        outcome, helpers = choice.outcome, self._replacement.helpers
         self._journal.write(
             "choice",
             attempt=number,
             strategy=choice.name,
             passed_over=dict(choice.passed_over),
-            nodes=list(choice.outcome.nodes) if isinstance(choice.outcome, Placement) else [],
-            helpers={helper.id: list(helper.nodes) for helper in self._replacement.helpers},
+            nodes=list(outcome.nodes) if isinstance(outcome, Placement) else [],
+            helpers={helper.id: list(helper.nodes) for helper in helpers},
             replace_s=round(time.monotonic() - decided_s, 3),
         )
-        if isinstance(choice.outcome, Requeued):
+        if isinstance(outcome, Requeued):
             return self._await_requeue()
-        self._let_go = attempt.end()
+        let_go = attempt.end()
         self._stdio.restore()
-        if isinstance(choice.outcome, Placement):
-            self.job = self.slurm.job(self.job.id)
-            if not self._let_go:
-                await_old_processes(attempt, choice.outcome, self.config.resume.old_step_end_s, self.messages)
-            if len(choice.outcome.nodes) != len(end.step_nodes or self.job.nodes):
-                self._new_num_nodes = len(choice.outcome.nodes)
-            self.messages.info(f"Updating to new node list {','.join(choice.outcome.nodes)}")
-            return self._ranks.sruns(
-                self.job,
-                self._cluster_config(),
-                choice.outcome,
-                self._replacement.helpers,
-                self._replacement.with_plugin.issuperset(choice.outcome.nodes),
-                self._new_num_nodes,
-            )
-        if self._interrupted_by:
-            return self._interrupted_status()
-        self.messages.error("Not resumed: no strategy is left")
-        return _exit_status(end.status)
+        if not isinstance(outcome, Placement):
+            if self._interrupted_by:
+                return self._interrupted_status()
+            self.messages.error("Not resumed: no strategy is left")
+            return _exit_status(end.status)
+        self.job = self.slurm.job(self.job.id)
+        if not let_go:
+            await_old_processes(attempt, outcome, self.config.resume.old_step_end_s, self.messages)
+        if len(outcome.nodes) != len(end.step_nodes or self.job.nodes):
+            self._new_num_nodes = len(outcome.nodes)
+        self.messages.info(f"Updating to new node list {','.join(outcome.nodes)}")
+        have_plugin = self._replacement.with_plugin.issuperset(outcome.nodes)
+        return self._ranks.sruns(self.job, self._cluster_config(), outcome, helpers, have_plugin, self._new_num_nodes)
 
     def _ended_by_watch(self, helper_id: str) -> bool:
         return any(

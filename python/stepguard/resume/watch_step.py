@@ -101,10 +101,11 @@ class WatchStep:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {**kept, places.VARIABLE: places.SIGN_OF_LIFE}
 
-    def send(self, line: str) -> None:
-        """Says one line to every node."""
+    def ping(self, seq: int, step_id: str = "-", question: str = "-") -> None:
+        """Asks every node for an answer, as stepguard.resume.watch describes it."""
         if self._to_nodes < 0:
             return
+        line = f"ping {seq} {step_id} {question}\n"
         try:
             os.write(self._to_nodes, line.encode())
         except BlockingIOError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 
 from stepguard.resume import helper_job, places, proof
 from stepguard.resume.helper_job import HelperJob
@@ -153,17 +154,15 @@ def _await_start(situation: Situation, helper: HelperJob, end_s: float) -> str:
 def _take(situation: Situation, helper: HelperJob) -> Unfit | None:
     """Drops the bad nodes, ends the attempt, and has the helper's nodes proven by their watch meanwhile."""
     helper.take_nodes()
-    nodes = situation.slurm.nodes(helper.nodes)
-    alive = answering({node.name: (node.address, node.port) for node in nodes}, situation.config.probe_s)
-    if silent := [name for name in helper.nodes if name not in alive]:
+    spots = {node.name: (node.address, node.port) for node in situation.slurm.nodes(helper.nodes)}
+
+    def alive(names: Iterable[str]) -> set[str]:
+        return answering({name: spots[name] for name in names}, situation.config.probe_s)
+
+    if silent := sorted(spots.keys() - alive(spots)):
         return Unfit(f"{','.join(silent)} does not answer", silent)
     helper.watch = situation.open_watch(helper.id, helper.nodes)
     proof.begin(helper.watch)
     situation.shrink()
     situation.end_attempt()
-    spots = {node.name: (node.address, node.port) for node in nodes}
-    return proof.finish(
-        helper.watch,
-        lambda seconds: not helper.refused() and situation.pause(seconds),
-        lambda waiting: answering({name: spots[name] for name in waiting}, situation.config.probe_s),
-    )
+    return proof.finish(helper.watch, lambda seconds: not helper.refused() and situation.pause(seconds), alive)
