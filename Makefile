@@ -97,7 +97,8 @@ PYTEST := .venv/bin/python -m pytest -q --numprocesses 4 --dist worksteal
 test: packages lint
 	@$(PYTEST) $(TESTS)
 
-test-releases: packages .venv/ready
+test-releases: .venv/ready
+	@tests/install_packages.sh debootstrap
 	@for release in $(RELEASES); do \
 	  PYTHONPATH=tests .venv/bin/python -m lab root $$release && \
 	  STEPGUARD_LAB_RELEASE=$$release $(PYTEST) tests/live || exit; done

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 from bench import environment, instructions, recovery, scale, start, wall
-from bench.site import REPOSITORY, Site, install
+from bench.site import REPOSITORY, Site
 from bench.table import Row, table
 from lab import LabError
+from lab.roots import product
 
 _PARTS = {
     "instructions": instructions.measure,
@@ -38,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     facts = environment.describe()
     print(environment.line(facts), flush=True)
-    site = Site(install(), options.rounds, options.quick)
+    site = Site(product(), options.rounds, options.quick)
     rows: list[Row] = []
     failed: dict[str, str] = {}
     for part in options.only or _PARTS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: the product as it is in the tree now, installed into a directory of the bench's own, and labs."""
+"""What is measured: the product as it is in the tree now, built for the release of Slurm that labs run, and labs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.processes import run_here
 from lab.roots import PREFIX
 
 REPOSITORY = Path(__file__).parents[1]
-_STAGE = REPOSITORY / "build" / "bench"
+_BARE = REPOSITORY / "build" / "bare.so"
 
 PLUGSTACK = f"optional {PREFIX}/lib/slurm/stepguard.so\n"
 PYTHON = f"{PREFIX}/venv/bin/python"
@@ -35,17 +35,10 @@ class Site:
         return Cluster(nodes, gpus_per_node, plugstack=plugstack, prefix=self.product)
 
 
-def install() -> Path:
-    """Builds and installs; the directory that stands for /opt/stepguard on a lab's hosts."""
-    run_here(["make", "-C", str(REPOSITORY), "install", f"PREFIX={PREFIX}", f"DESTDIR={_STAGE}"])
-    return _STAGE / PREFIX.lstrip("/")
-
-
 def compile_bare() -> Path:
     """The bare plugin, bare.c, compiled for the machine's own Slurm."""
-    output = _STAGE / "bare.so"
     source = Path(__file__).with_name("bare.c")
     run_here(
-        ["gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(output), str(source)]
+        ["gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(_BARE), str(source)]
     )
-    return output
+    return _BARE

@@ -104,15 +104,55 @@ class Slurm:
 
 
 @dataclass(frozen=True)
+class Agent:
+    """[agent]: the daemon on each node, and those who speak to it. C reads the first five keys too, so they must be
+    written as `key = value` on one line below [agent] (spank/agent_settings.c)."""
+
+    socket: str = _absolute_path("/run/stepguard/agent.sock")
+    # What has been taken in and is not in the archive yet; root's alone.
+    spool: str = _absolute_path("/var/spool/stepguard")
+    # How long a hook or a slurmstepd waits for the agent, in milliseconds.
+    deadline_ms: int = _at_least(1, 500)
+    # The prolog fails, and Slurm drains the node and requeues the job, on a definite verdict that its hardware is bad.
+    gate: bool = False
+    # Tasks get the step's real nodes in SLURM_JOB_NODELIST, SLURM_NODELIST and the like where those are stale.
+    repair_nodelist: bool = False
+    # The spool's bound, in MiB. Above 80 % no more output is kept, above 90 % no more environments and scripts.
+    spool_max_mib: int = _at_least(16, 1024)
+    # How long the output of a job may take to be read: its file system may hang.
+    output_read_s: float = _at_least(1, 30.0)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """[archive]: where the records of jobs are kept, and what of them."""
+
+    dir: str = _absolute_path("/var/lib/stepguard/archive")
+    # How much of the beginning and of the end of stdout and stderr is kept, in KiB.
+    head_kib: int = _at_least(0, 64)
+    tail_kib: int = _at_least(0, 1024)
+    # Rules of a site's own, beside those that come with stepguard: a file as redaction/rules.toml; "" for none.
+    redaction_rules: str = ""
+    # Rules of stepguard's own that a site does without, by their names.
+    redaction_off: tuple[str, ...] = _list_of()
+    # The cluster's secret that fingerprints of redacted values are keyed with; "" for one a node, made by the agent.
+    fingerprint_key: str = ""
+    # Who may read everybody's records besides root: names of groups.
+    admin_groups: tuple[str, ...] = _list_of()
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole configuration, one attribute a section; `path` is None where there is no file."""
 
     resume: Resume = field(default_factory=Resume)
     slurm: Slurm = field(default_factory=Slurm)
+    agent: Agent = field(default_factory=Agent)
+    archive: Archive = field(default_factory=Archive)
     path: Path | None = None
 
 
-_SECTIONS: dict[str, type] = {"resume": Resume, "slurm": Slurm}
+_SECTIONS: dict[str, type] = {"resume": Resume, "slurm": Slurm, "agent": Agent, "archive": Archive}
 
 
 def load(path: Path | None = None) -> Config:

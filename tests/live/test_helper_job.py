@@ -91,7 +91,10 @@ class Spliced:
 
     def assert_not_resumed(self, why: str) -> None:
         """Waits until the step's end is told."""
-        until(f"{why!r} is told", lambda: f"Not resumed: {why}" in self.job.out(), GONE_WITHIN_S)
+        try:
+            until(f"{why!r} is told", lambda: f"Not resumed: {why}" in self.job.out(), GONE_WITHIN_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\njob's output:\n{self.job.out()}") from None
         assert "Attempt number: 2" not in self.job.out()
 
 

@@ -3,6 +3,7 @@
 
 supervisor   the loop over attempts; the only module that knows the order of things
 attempt      one run of the step, and its end; parts: its sruns, one in each job that gives it nodes
+stdio        what a killed srun leaves changed
 signals      what reaches us goes on to srun
 lookout      all that is known of the nodes meanwhile: watch_step (an `srun --overlap` a job, made by watching), pulse
 watch        the same on each node; orders: what it was told, orphaned: what it does when nobody asks any more

@@ -7,13 +7,10 @@ import math
 import os
 import select
 import signal
-import stat
-import termios
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from stepguard.config import Resume
 from stepguard.errors import SlurmError
@@ -38,6 +35,8 @@ _ENDS_WITHIN_DEFAULT_S = 60.0
 _LET_GO_S = 1.0
 _LET_GO_POLL_S = 0.03
 _TREE_NODES = 7
+# Of a spliced step whose parts end together the one that ended for want of the other may be seen first.
+_END_TOGETHER_S = 1.0
 # A program that cleans its environment never shows what it was told.
 _ASK_TASKS = 20
 
@@ -53,34 +52,6 @@ class AttemptEnd:
     interrupted_by: int | None = None
     findings: tuple[Finding, ...] = ()
     silent_s: float = 0.0
-
-
-@dataclass
-class Stdio:
-    """Remembers what a killed srun leaves changed: the offset of a file on stdin, the modes of the terminal."""
-
-    offset: int | None = None
-    modes: Any = None
-
-    @staticmethod
-    def remember() -> Stdio:
-        """As it is now, before the first attempt."""
-        remembered = Stdio()
-        try:
-            if stat.S_ISREG(os.fstat(0).st_mode):
-                remembered.offset = os.lseek(0, 0, os.SEEK_CUR)
-            elif os.isatty(0):
-                remembered.modes = termios.tcgetattr(0)
-        except OSError:
-            return Stdio()  # stdin is closed
-        return remembered
-
-    def restore(self) -> None:
-        """As it was: the next attempt reads the same input, and a terminal that --pty made raw is usable again."""
-        if self.offset is not None:
-            os.lseek(0, self.offset, os.SEEK_SET)
-        if self.modes is not None:
-            termios.tcsetattr(0, termios.TCSANOW, self.modes)
 
 
 @dataclass
@@ -144,6 +115,7 @@ class Attempt:
                 self._look_up_steps(now_s)
             if self.started:
                 self.watch.tick(now_s, self._question())
+        self._wait(self.parts, _END_TOGETHER_S)
         return AttemptEnd(self._status(), self._ran_s(), self.nodes, self._interruption())
 
     def _goes_on(self) -> bool:

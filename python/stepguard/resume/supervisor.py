@@ -13,7 +13,7 @@ from stepguard.config import Config
 from stepguard.errors import SlurmError
 from stepguard.resume import journal as journals
 from stepguard.resume import places
-from stepguard.resume.attempt import Attempt, AttemptEnd, Stdio
+from stepguard.resume.attempt import Attempt, AttemptEnd
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
 from stepguard.resume.helper_job import ENDED_EVENT
@@ -25,6 +25,7 @@ from stepguard.resume.ranks import Ranks
 from stepguard.resume.relaunch import Relaunch, one_srun
 from stepguard.resume.replacement import Replacement, await_old_processes
 from stepguard.resume.signals import ENDING, SignalInbox
+from stepguard.resume.stdio import Stdio
 from stepguard.resume.strategies import Choice, Failed, Placement, Requeued
 from stepguard.resume.verdict import Cause, Verdict, judge
 from stepguard.resume.watching import Watching

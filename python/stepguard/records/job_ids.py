@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Job ids as Slurm writes them: 12, 12_3 (task 3 of array 12), 12+1 (part 1 of het job 12)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from stepguard.errors import UsageError
+
+_FORM = re.compile(r"([0-9]{1,10})(?:([_+])([0-9]{1,10}))?", re.ASCII)
+
+
+class JobId(NamedTuple):
+    """What was asked for: the number, and the task of an array or the part of a het job ("" where none was named)."""
+
+    number: str
+    array_task: str = ""
+    het_offset: str = ""
+
+
+def parse(text: str) -> JobId:
+    """Raises UsageError when that is no job id."""
+    if not (match := _FORM.fullmatch(text)):
+        raise UsageError("not a job id", repr(text), "write it as Slurm does: 12, 12_3 or 12+1")
+    number, sign, part = match.groups()
+    number = str(int(number))
+    part = str(int(part)) if part else ""
+    return JobId(number, part if sign == "_" else "", part if sign == "+" else "")

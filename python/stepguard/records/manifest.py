@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of one attempt of a job: manifest.json of the lead node, nodes/NODE.json of every node.
+
+Times are seconds since 1970 as the node's clock had them. What is not known is None or empty, and `missing` says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+SCHEMA = 1
+_Record = TypeVar("_Record")
+
+
+@dataclass
+class KeptFile:
+    """One file of the record, and what of its source was kept.
+
+    `source` is the path it was read from, `what` that file's kind (regular, fifo, device, directory, link, socket,
+    absent, unreadable, memory). `size_bytes` is the source's true size, `head_bytes` and `tail_bytes` what was kept of
+    it, both 0 when nothing was. `sha256` is that of the file in the record as it is stored. `why` says why something is
+    cut or missing.
+    """
+
+    name: str = ""
+    source: str = ""
+    what: str = ""
+    size_bytes: int | None = None
+    head_bytes: int = 0
+    tail_bytes: int = 0
+    stored_bytes: int = 0
+    sha256: str = ""
+    redacted: int = 0
+    why: str = ""
+
+
+@dataclass
+class Exit:
+    """How one task ended: an exit status, or the signal that ended it."""
+
+    rank: int
+    status: int = 0
+    signal: int = 0
+    end_s: float | None = None
+
+
+@dataclass
+class StepRecord:
+    """One step as one node saw it. `exits` are those of the node's tasks, at most 4096; `exits_count` the true number.
+
+    `attempt` counts the attempts of a guarded step.
+    """
+
+    step_id: str
+    argv: list[str] = field(default_factory=list)
+    nodes: str = ""
+    node_count: int | None = None
+    task_count: int | None = None
+    local_tasks: int | None = None
+    attempt: int | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    exits: list[Exit] = field(default_factory=list)
+    exits_count: int = 0
+
+
+@dataclass
+class Missing:
+    """Something that the record lacks, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass
+class NodeRecord:
+    """One node's part of an attempt: nodes/NODE.json. `state`: running, ended, or lost (the node went down under it).
+
+    `boot_id` tells reboots apart, `gpus` are SLURM_JOB_GPUS.
+    """
+
+    node: str
+    job_id: str
+    attempt: int
+    state: str = "running"
+    start_s: float | None = None
+    end_s: float | None = None
+    boot_id: str = ""
+    gpus: str = ""
+    steps: list[StepRecord] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    schema: int = SCHEMA
+
+
+@dataclass
+class Manifest:
+    """The record of one attempt. `kind`: batch, or interactive (salloc, bare srun). `state`: running, ended, lost.
+
+    `exit_status` and `exit_signal` are those that Slurm gives the job, `derived_exit_status` the worst of its steps.
+    """
+
+    cluster: str
+    job_id: str
+    attempt: int
+    kind: str = "interactive"
+    state: str = "running"
+    array_job_id: str = ""
+    array_task_id: str = ""
+    het_job_id: str = ""
+    het_offset: str = ""
+    name: str = ""
+    user: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+    constraints: str = ""
+    comment: str = ""
+    node_list: str = ""
+    nodes: list[str] = field(default_factory=list)
+    lead_node: str = ""
+    gpus: str = ""
+    work_dir: str = ""
+    start_s: float | None = None
+    end_s: float | None = None
+    exit_status: int | None = None
+    exit_signal: int | None = None
+    derived_exit_status: int | None = None
+    steps: list[StepRecord] = field(default_factory=list)
+    files: dict[str, KeptFile] = field(default_factory=dict)
+    missing: list[Missing] = field(default_factory=list)
+    resumes: int = 0
+    schema: int = SCHEMA
+
+    @property
+    def printed_id(self) -> str:
+        """The id as Slurm writes it: 12, 12_3 for a task of an array, 12+1 for a part of a het job."""
+        if self.array_job_id:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        if self.het_job_id:
+            return f"{self.het_job_id}+{self.het_offset}"
+        return self.job_id
+
+
+@dataclass
+class FindingRecord:
+    """One line of findings.jsonl. `code` is a stable word, `about` what it is about (a node, a step, a variable)."""
+
+    code: str
+    text: str
+    time_s: float | None = None
+    node: str = ""
+    step_id: str = ""
+    about: str = ""
+
+
+def to_json(record: Any) -> str:
+    """A record as one line of ASCII JSON; undecodable bytes become lone surrogates, and come back as they were."""
+    return json.dumps(dataclasses.asdict(record), separators=(",", ":"))
+
+
+class MalformedRecord(ValueError):
+    """Not a record of ours, or one of a later schema; the text says why."""
+
+
+def manifest_from(text: str) -> Manifest:
+    """A manifest. Raises MalformedRecord."""
+    values = _document(text)
+    values["steps"] = _steps(values)
+    values["files"] = {str(name): _build(KeptFile, entry) for name, entry in dict(values.get("files") or {}).items()}
+    values["missing"] = [_build(Missing, entry) for entry in values.get("missing") or []]
+    return _build(Manifest, values)
+
+
+def node_from(text: str) -> NodeRecord:
+    """A node's part. Raises MalformedRecord."""
+    values = _document(text)
+    values["steps"] = _steps(values)
+    values["missing"] = [_build(Missing, entry) for entry in values.get("missing") or []]
+    return _build(NodeRecord, values)
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise MalformedRecord(f"not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise MalformedRecord("not a JSON object")
+    if not isinstance(values.get("schema"), int) or values["schema"] > SCHEMA:
+        raise MalformedRecord(f"schema {values.get('schema')!r}, this stepguard knows up to {SCHEMA}")
+    return values
+
+
+def _steps(values: dict[str, Any]) -> list[StepRecord]:
+    steps = []
+    for entry in values.get("steps") or []:
+        entry = dict(entry)
+        entry["exits"] = [_build(Exit, one) for one in entry.get("exits") or []]
+        steps.append(_build(StepRecord, entry))
+    return steps
+
+
+def _build(kind: type[_Record], values: Any) -> _Record:
+    """Keys that a later release added are left out; of those that are missing the defaults stand."""
+    names = {entry.name for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    try:
+        return kind(**{name: value for name, value in dict(values).items() if name in names})
+    except (TypeError, ValueError) as error:
+        raise MalformedRecord(f"no {kind.__name__}: {error}") from error
