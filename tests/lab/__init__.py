@@ -10,9 +10,10 @@ and nothing running beforehand. `python -m lab` is the same for a person.
     namespaces  entering and killing them           directory      where all files of a lab live
     processes   starting programs                   releases       which Slurm it is
     entry       the way in from outside             roots          other Debian releases, the product built for them
+    agents      the product's agents, one a node    hung           a file system that never answers
 
 One kernel and one clock serve all hosts, and home and shared directories do not go away with a cut link. All else of
-a host is its own: network, processes, hostname, file system, /dev, /run, /tmp.
+a host is its own: network, processes, hostname, boot id, file system, /dev, /run, /tmp.
 """
 
 from lab.cluster import Cluster

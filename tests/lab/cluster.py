@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from lab import agents as product_agents
 from lab.accounts import Accounts
+from lab.agents import Agents
 from lab.configuration import ConfigurationFiles, Settings, Shape
 from lab.daemons import Daemons
 from lab.directory import Directory
@@ -30,6 +32,8 @@ class Cluster:
     `prefix`         a directory of this side, read-only at /opt/stepguard on every host
     `release`        "24.11": another Debian release's Slurm, see lab.releases
     `users`          unprivileged users, with a home that is the same on all hosts
+    `agents`         each node has the product's agent, prolog and epilog, and this is what stepguard.toml says behind
+                     `[archive]` and `dir = `; "" adds nothing, None is a cluster without agents
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Cluster:
         users: Sequence[str] = ("alice", "bob"),
         cpus_per_node: int = 8,
         memory_per_node_mib: int = 8000,
+        agents: str | None = None,
     ) -> None:
         if os.geteuid() != 0:
             raise LabError("the lab makes namespaces and mounts: run it as root")
@@ -50,7 +55,8 @@ class Cluster:
         self.release = Release.find(release)
         self._users = tuple(users)
         self._prefix = prefix
-        self._settings = dict(slurm_conf or {})
+        self._agents_text = agents
+        self._settings = {**(product_agents.SLURM_CONF if agents is not None else {}), **(slurm_conf or {})}
         self._plugstack = plugstack
         self._shape = Shape(tuple(self.nodes), gpus_per_node, cpus_per_node, memory_per_node_mib, self.release.number)
         self._on_terminals: list[Process] = []
@@ -76,12 +82,15 @@ class Cluster:
             self._accounts.make_homes()
             self._files = ConfigurationFiles(self._directory, self._accounts, self._shape)
             self._files.write_all(self._hosts.values(), self._settings, self._plugstack)
+            if self._agents_text is not None:
+                product_agents.prepare(self._directory, self.nodes, self.archive, self._agents_text)
             self._site = Site(self._directory, self.release.root, self._prefix)
         except BaseException:
             self._directory.remove()
             raise
         try:
             self._daemons = Daemons(self._directory, self._accounts)
+            self._agents = Agents(self._directory, self._daemons, self._hosts)
             self._start_everything()
         except BaseException:
             self.down()
@@ -100,6 +109,18 @@ class Cluster:
     def shared(self) -> Path:
         """A directory that everybody may write to, under this path on every host and on this side."""
         return self._directory.path / "shared"
+
+    @property
+    def archive(self) -> Path:
+        """The archive of the agents, under this path on every host and on this side."""
+        return self._directory.path / "archive"
+
+    @property
+    def agents(self) -> Agents:
+        """The agents of the nodes. Raises LabError when the lab has none."""
+        if self._agents_text is None:
+            raise LabError("this lab has no agents: Cluster(agents='')")
+        return self._agents
 
     def home(self, user: str = "alice") -> Path:
         """A user's home, under this path on every host; an ordinary user's also on this side."""
@@ -209,10 +230,12 @@ class Cluster:
         self._daemons.forget(self._hosts[node])
 
     def power_on(self, node: str) -> None:
-        """Boots the node under its old name, with empty disks. With ReturnToService below 2, Slurm then shows it DOWN
-        ("Node unexpectedly rebooted") until an administrator resumes it."""
+        """Boots the node under its old name, with empty disks but for an agent's spool. With ReturnToService below 2,
+        Slurm then shows it DOWN ("Node unexpectedly rebooted") until an administrator resumes it."""
         self._site.boot([self._hosts[node]])
         self._daemons.start_munge(self._hosts[node])
+        if self._agents_text is not None:
+            self._agents.start(node)
         self._daemons.start_slurmd(self._hosts[node], rebooted=True)
 
     def cut_link(self, node: str) -> None:
@@ -290,6 +313,8 @@ class Cluster:
         self._daemons.start_database(controller)
         self._daemons.start_slurmdbd(controller)
         self._daemons.start_slurmctld(controller)
+        if self._agents_text is not None:
+            self._agents.start_all(self.nodes)
         for node in self.nodes:
             self._daemons.start_slurmd(self._hosts[node])
         self.wait_idle()

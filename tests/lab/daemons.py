@@ -27,22 +27,22 @@ class Daemons:
         """Starts munged; it takes some ms until it answers, all that need it try again."""
         key = self._directory.path / "etc/munge.key"
         argv = ["munged", "--foreground", f"--key-file={key}"]
-        self._start(host, argv, user="munge")
+        self.start(host, argv, user="munge")
 
     def start_database(self, host: Host) -> None:
         """Starts MariaDB on its copy of the template, which is there already; waits for its socket."""
-        self._start(host, database.SERVER_ARGV)
+        self.start(host, database.SERVER_ARGV)
         socket = host.root() / "run/mysqld/mysqld.sock"
         wait_until(lambda: self._check(host, "mariadbd") and socket.exists(), "MariaDB answers", 30)
 
     def start_slurmdbd(self, host: Host) -> None:
         """Starts slurmdbd and waits until it listens."""
-        self._start(host, ["slurmdbd", "-D"])
+        self.start(host, ["slurmdbd", "-D"])
         wait_until(lambda: self._check(host, "slurmdbd") and host.listens(_DBD_PORT), "slurmdbd listens", 30)
 
     def start_slurmctld(self, host: Host) -> None:
         """Starts slurmctld and waits until it listens."""
-        self._start(host, ["slurmctld", "-D"])
+        self.start(host, ["slurmctld", "-D"])
         wait_until(lambda: self._check(host, "slurmctld") and host.listens(_CTLD_PORT), "slurmctld listens", 30)
 
     def start_slurmd(self, host: Host, *, rebooted: bool = False) -> None:
@@ -50,7 +50,7 @@ class Daemons:
 
         Only then: slurmctld has a node that registers twice in its first second for one that rebooted by itself.
         """
-        self._start(host, ["slurmd", "-D", *(["-b"] if rebooted else [])])
+        self.start(host, ["slurmd", "-D", *(["-b"] if rebooted else [])])
 
     def stop(self, host: Host, name: str) -> None:
         """Ends a daemon as its init script does."""
@@ -106,16 +106,19 @@ class Daemons:
         ):
             self.run(host, ["sacctmgr", "-i", "add", *words])
 
-    def _start(self, host: Host, argv: list[str], user: str = "root") -> None:
+    def start(self, host: Host, argv: list[str], user: str = "root", name: str = "") -> Process:
+        """Starts a daemon that is known by `name`, or else by its program's."""
         account = self._accounts[user]
-        self._running[host.name, argv[0]] = start(
+        name = name or argv[0]
+        self._running[host.name, name] = process = start(
             argv,
-            output=self._directory.next_output(f"{host.name}-{argv[0]}"),
+            output=self._directory.next_output(f"{host.name}-{name}"),
             inside=host.on(),
             uid=account.uid,
             gid=account.gid,
             env={"PATH": account.environment()["PATH"], "LANG": "C.UTF-8"},
         )
+        return process
 
     def _check(self, host: Host, name: str) -> bool:
         process = self._running[host.name, name]

@@ -8,7 +8,8 @@
 #   GPUS    how many device files /dev/nvidia0… it gets
 #   PREFIX  what to show read-only at /opt/stepguard
 #
-# All that the host writes outside of LAB stays in a tmpfs of its mount namespace and ends with it.
+# All that the host writes outside of LAB stays in a tmpfs of its mount namespace and ends with it. LAB/etc/stepguard is
+# shown at /etc/stepguard, LAB/disk/NAME at /var/spool/stepguard, where they are there: a disk that outlives a power cut.
 set -eu
 umask 022
 lab=$1 name=$2 lower=$3 gpus=$4 prefix=${5:-}
@@ -21,6 +22,9 @@ cd root
 mkdir -p dev proc sys run tmp etc/slurm opt/stepguard
 
 mount -t proc proc proc
+# The kernel's is the same on all hosts, and stays when one of them boots again.
+cat proc/sys/kernel/random/uuid >"$lab/host/boot_id"
+mount --bind "$lab/host/boot_id" proc/sys/kernel/random/boot_id
 mount -t sysfs sysfs sys # of this network namespace; no cgroup file systems below
 mount -t tmpfs -o mode=0755 run run
 mount -t tmpfs -o mode=1777 tmp tmp
@@ -43,6 +47,14 @@ done
 mkdir -p ".$lab"
 mount --bind "$lab" ".$lab"
 mount --bind "$lab/etc/slurm" etc/slurm
+if [ -d "$lab/etc/stepguard" ]; then
+	mkdir -p etc/stepguard
+	mount --bind "$lab/etc/stepguard" etc/stepguard
+fi
+if [ -d "$lab/disk/$name" ]; then
+	mkdir -p var/spool/stepguard
+	mount --bind "$lab/disk/$name" var/spool/stepguard
+fi
 if [ -n "$prefix" ]; then
 	mount --bind "$prefix" opt/stepguard
 	mount -o remount,bind,ro opt/stepguard

@@ -15,6 +15,7 @@ import pytest
 
 from lab import Cluster, LabError, wait_until
 from lab.directory import living, remove_stale
+from lab.hung import hung
 
 # A connection as programs of a job have it: the far side sends a line each 50 ms and says when it hears of an end.
 LISTENER = """
@@ -336,3 +337,32 @@ def state(pid: int) -> str | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if letter == "Z" else letter
+
+
+def test_a_boot_id_is_a_hosts_own_and_new_with_each_boot() -> None:
+    def boot_id(host: str) -> str:
+        return lab.run(["cat", "/proc/sys/kernel/random/boot_id"], host=host).stdout
+
+    with Cluster(nodes=2, slurm_conf={"ReturnToService": "2"}) as lab:
+        before = {host: boot_id(host) for host in ("ctl", "n1", "n2")}
+        assert len(set(before.values())) == 3
+        assert before["n1"] == boot_id("n1")
+        lab.power_off("n1")
+        lab.power_on("n1")
+        assert len(boot_id("n1")) == len(before["n1"]) == 37
+        assert boot_id("n1") != before["n1"]
+        assert boot_id("n2") == before["n2"]
+
+
+def test_a_hung_file_system_answers_nobody_until_it_is_back() -> None:
+    with Cluster(nodes=1) as lab:
+        lab.write(lab.shared / "file", "text\n")
+        with hung(lab, "n1", lab.shared):
+            reader = lab.start(["cat", str(lab.shared / "file")], host="n1")
+            time.sleep(0.3)
+            reader.send_signal(signal.SIGKILL)
+            time.sleep(0.3)
+            assert reader.status is None
+            assert lab.run(["cat", str(lab.shared / "file")], host="login").stdout == "text\n"
+        reader.wait(5)
+        assert lab.run(["cat", str(lab.shared / "file")], host="n1").stdout == "text\n"
