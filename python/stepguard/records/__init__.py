@@ -5,4 +5,5 @@ wire      the one message format that slurmd's hooks, slurmstepd and the agent s
 spool     a node's spool: messages and raw output until they are in the archive
 manifest  the record of one attempt of a job, as it is read and written
 job_ids   job ids as Slurm writes them: 12, 12_3, 12+1
+journal_place  where the journal of a job's guarded steps lies
 """

@@ -7,12 +7,18 @@ SPOOL/jobs/JOBID.ATTEMPT/SEQ.KIND  messages in the order of their arrival
 SPOOL/jobs/JOBID.ATTEMPT/NAME.raw  what was read of an output, not redacted, with NAME.meta, what it was
 SPOOL/jobs/JOBID.ATTEMPT/complete  nothing will be added: the archiver may delete the directory when it is done
 SPOOL/archiver.json                what the archiver says of itself
+
+A message may come late, when its attempt is complete or gone already. The agent then adds it, makes the directory anew
+where it is gone, and marks it complete again. So the archiver deletes only what it has listed (`forget`), and merges
+what it finds of an attempt into the record that there is.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,6 +93,28 @@ def messages(directory: Path) -> list[tuple[int, str, Path]]:
         return []
     found = [(int(match[1]), match[2], directory / name) for name in names if (match := _MESSAGE.fullmatch(name))]
     return sorted(found)
+
+
+def forget(directory: Path, names: Iterable[str]) -> bool:
+    """Deletes of an attempt what is archived, and nothing that came since. Returns whether the directory is gone.
+
+    `names` are the files that it had when it was read. The mark goes last: where this is cut short, the rest is still
+    complete, and is archived again. Raises OSError.
+    """
+    for name in set(names) - {COMPLETE}:
+        (directory / name).unlink(missing_ok=True)
+    (directory / COMPLETE).unlink(missing_ok=True)
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        # The agent may have marked it before the mark was deleted above.
+        (directory / COMPLETE).touch(mode=0o600)
+        return False
+    return True
 
 
 def write_synced(path: Path, content: bytes, mode: int = 0o600) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
 import stat
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from stepguard.records import journal_place
 
 SCHEMA = 1
 # What is beyond this in a journal is not read; attempts are bounded, so it is not ours.
@@ -27,12 +28,12 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 
 def directory(environment: Mapping[str, str], cluster: str, job_id: str) -> Path:
     """Where the journal of a job lies, for the user whose environment this is."""
-    state, home = environment.get("XDG_STATE_HOME", ""), environment.get("HOME", "")
-    if not state.startswith("/"):
-        # Relative places are to be ignored (XDG Base Directory Specification), lest they are the user's directory.
-        state = f"{home if home.startswith('/') else pwd.getpwuid(os.getuid()).pw_dir}/.local/state"
-    safe_cluster = re.sub(r"[^\w.-]", "_", cluster) or "cluster"
-    return Path(state) / "stepguard" / safe_cluster.lstrip(".") / job_id
+    place = journal_place.directory(environment, cluster, job_id)
+    if place is None:
+        home = {"HOME": pwd.getpwuid(os.getuid()).pw_dir}
+        place = journal_place.directory({**environment, **home}, cluster, job_id)
+    assert place is not None
+    return place
 
 
 def step_key(words: Sequence[str]) -> str:

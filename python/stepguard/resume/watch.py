@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepguard.resume.faults import Fault, local_faults
+from stepguard.faults import Fault, local_faults
 from stepguard.resume.orders import Orders
 from stepguard.resume.orphaned import Orphaned
 from stepguard.resume.places import SIGN_OF_LIFE_NAME

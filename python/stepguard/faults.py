@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node itself knows of its faults: the fault file, and the local agent's verdict."""
+"""What a node itself knows of its faults: the fault file ([resume] fault_file)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,12 @@ _MAX_SIZE_BYTES = 4096
 Fault = tuple[str, str, str]
 
 
-def local_faults(fault_file: Path) -> list[Fault]:
-    """The faults of this node now, worst source first. A fault file that cannot be read is itself told as one
-    that needs a check, since somebody meant to say something."""
-    return [*_from_file(fault_file), *agent_verdict()]
+def local_faults(path: Path) -> list[Fault]:
+    """The faults of this node now.
 
-
-def agent_verdict() -> list[Fault]:
-    """The local agent's verdict on this node's hardware. There is no agent yet: nothing is known."""
-    return []
-
-
-def _from_file(path: Path) -> list[Fault]:
-    """One line, `replace: why` or `reboot: why`; an empty file asks for a replacement."""
+    One line, `replace: why` or `reboot: why`; an empty file asks for a replacement. A file that cannot be read is
+    itself told as a fault that needs a check, since somebody meant to say something.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_SIZE_BYTES).decode(errors="replace").strip()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepguard.resume.faults import local_faults
+from stepguard.faults import local_faults
 
 
 @pytest.mark.parametrize(
