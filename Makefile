@@ -36,6 +36,7 @@ build install:
 locked-build: $(BUILD)/venv.ready
 	@$(MAKE) --no-print-directory -C spank OUT=$(BUILD) PREFIX=$(PREFIX) SLURM_INCLUDE=$(SLURM_INCLUDE) PYTHON=$(PYTHON) \
 	  CFFI_PYTHON=$(BUILD)/venv/bin/python
+	@$(MAKE) --no-print-directory -C hooks OUT=$(BUILD)
 
 # pip and setuptools stay in tools, out of the environment that is installed.
 $(BUILD)/tools.ready:
@@ -66,7 +67,8 @@ TO := $(DESTDIR)$(PREFIX)
 put = install -m $(1) $(2) $(3).new && mv -f $(3).new $(3)
 
 locked-install: locked-build
-	@umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/share/stepguard/slurm-conf-examples
+	@umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/libexec/stepguard \
+	  $(TO)/share/stepguard/slurm-conf-examples
 	@spank/install_venv.sh $(BUILD)/venv $(TO) $(PREFIX)
 	@sed 's|/opt/stepguard|$(PREFIX)|g' spank/launcher.py > $(BUILD)/stepguard
 	@$(call put,755,$(BUILD)/stepguard,$(TO)/bin/stepguard)
@@ -75,6 +77,11 @@ locked-install: locked-build
 	  $(call put,644,$(BUILD)/example,$(TO)/share/stepguard/$$file) || exit; done
 	@$(call put,644,$(BUILD)/bridge.so,$(TO)/lib/stepguard/bridge.so)
 	@$(call put,644,$(BUILD)/stepguard.so,$(TO)/lib/slurm/stepguard.so)
+	@$(call put,755,$(BUILD)/read_as,$(TO)/libexec/stepguard/read_as)
+	@$(call put,755,$(BUILD)/hook,$(TO)/libexec/stepguard/prolog)
+	@for name in epilog health_check; do \
+	  ln -sf prolog $(TO)/libexec/stepguard/$$name.new && \
+	  mv -fT $(TO)/libexec/stepguard/$$name.new $(TO)/libexec/stepguard/$$name || exit; done
 	@echo 'stepguard is installed in $(TO); to switch it on: $(PREFIX)/share/stepguard/slurm-conf-examples/plugstack.conf'
 
 # -- demo -------------------------------------------------------------------------------------------------------------

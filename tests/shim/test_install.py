@@ -43,12 +43,20 @@ def test_tree(stage: Path) -> None:
         "bin/stepguard",
         "lib/slurm/stepguard.so",
         "lib/stepguard/bridge.so",
+        *(f"libexec/stepguard/{name}" for name in ("prolog", "epilog", "health_check", "read_as")),
         *(
             f"share/stepguard/slurm-conf-examples/{path.name}"
             for path in (REPOSITORY / "slurm-conf-examples").iterdir()
         ),
     }
-    assert {path.name.partition(".venv.")[0] for path in root.iterdir()} == {"bin", "lib", "share", "venv", ""}
+    assert {path.name.partition(".venv.")[0] for path in root.iterdir()} == {
+        "bin",
+        "lib",
+        "libexec",
+        "share",
+        "venv",
+        "",
+    }
     programs = {path.name for path in (root / "venv/bin").iterdir()}
     assert all(name.startswith("python") for name in programs), "pip's scripts name the build directory"
     assert not [name for name in files if "/pip/" in name or "/setuptools/" in name]
