@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +66,8 @@ def day_of(time_s: float) -> datetime.date:
         return datetime.date(1970, 1, 1)
 
 
-class ClusterLayout(NamedTuple):
+@dataclass(frozen=True)
+class ClusterLayout:
     """The paths of one cluster in the archive."""
 
     root: Path

@@ -7,7 +7,11 @@ Times are seconds since 1970 as the node's clock had them. What is not known is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import math
+import types
+import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -51,10 +55,11 @@ class Exit:
 class StepRecord:
     """One step as one node saw it. `exits` are those of the node's tasks, at most 4096; `exits_count` the true number.
 
-    `attempt` counts the attempts of a guarded step.
+    `attempt` counts the attempts of a guarded step. `state`: running, ended, or lost (it never told its end).
     """
 
     step_id: str
+    state: str = "running"
     argv: list[str] = field(default_factory=list)
     nodes: str = ""
     node_count: int | None = None
@@ -76,10 +81,23 @@ class Missing:
 
 
 @dataclass
+class FindingRecord:
+    """One line of findings.jsonl. `code` is a stable word, `about` what it is about (a node, a step, a variable)."""
+
+    code: str
+    text: str
+    time_s: float | None = None
+    node: str = ""
+    step_id: str = ""
+    about: str = ""
+
+
+@dataclass
 class NodeRecord:
     """One node's part of an attempt: nodes/NODE.json. `state`: running, ended, or lost (the node went down under it).
 
-    `boot_id` tells reboots apart, `gpus` are SLURM_JOB_GPUS.
+    `boot_id` tells reboots apart, `gpus` are SLURM_JOB_GPUS. `findings` are those made on this node; the lead node's
+    stand in findings.jsonl too.
     """
 
     node: str
@@ -92,6 +110,7 @@ class NodeRecord:
     gpus: str = ""
     steps: list[StepRecord] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
+    findings: list[FindingRecord] = field(default_factory=list)
     schema: int = SCHEMA
 
 
@@ -147,18 +166,6 @@ class Manifest:
         return self.job_id
 
 
-@dataclass
-class FindingRecord:
-    """One line of findings.jsonl. `code` is a stable word, `about` what it is about (a node, a step, a variable)."""
-
-    code: str
-    text: str
-    time_s: float | None = None
-    node: str = ""
-    step_id: str = ""
-    about: str = ""
-
-
 def to_json(record: Any) -> str:
     """A record as one line of ASCII JSON; undecodable bytes become lone surrogates, and come back as they were."""
     return json.dumps(dataclasses.asdict(record), separators=(",", ":"))
@@ -169,47 +176,78 @@ class MalformedRecord(ValueError):
 
 
 def manifest_from(text: str) -> Manifest:
-    """A manifest. Raises MalformedRecord."""
+    """A manifest. Raises MalformedRecord: the file belongs to the job's owner, who may write anything into it."""
     values = _document(text)
-    values["steps"] = _steps(values)
-    values["files"] = {str(name): _build(KeptFile, entry) for name, entry in dict(values.get("files") or {}).items()}
-    values["missing"] = [_build(Missing, entry) for entry in values.get("missing") or []]
+    values["steps"] = [_step(entry) for entry in _list(values, "steps")]
+    files = _mapping(values.get("files", {}))
+    values["files"] = {name: _build(KeptFile, entry) for name, entry in files.items()}
+    values["missing"] = [_build(Missing, entry) for entry in _list(values, "missing")]
     return _build(Manifest, values)
 
 
 def node_from(text: str) -> NodeRecord:
     """A node's part. Raises MalformedRecord."""
     values = _document(text)
-    values["steps"] = _steps(values)
-    values["missing"] = [_build(Missing, entry) for entry in values.get("missing") or []]
+    values["steps"] = [_step(entry) for entry in _list(values, "steps")]
+    values["missing"] = [_build(Missing, entry) for entry in _list(values, "missing")]
+    values["findings"] = [_build(FindingRecord, entry) for entry in _list(values, "findings")]
     return _build(NodeRecord, values)
 
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        values = json.loads(text)
-    except ValueError as error:
+        values = _mapping(json.loads(text))
+    except (ValueError, RecursionError) as error:
         raise MalformedRecord(f"not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise MalformedRecord("not a JSON object")
     if not isinstance(values.get("schema"), int) or values["schema"] > SCHEMA:
         raise MalformedRecord(f"schema {values.get('schema')!r}, this stepguard knows up to {SCHEMA}")
     return values
 
 
-def _steps(values: dict[str, Any]) -> list[StepRecord]:
-    steps = []
-    for entry in values.get("steps") or []:
-        entry = dict(entry)
-        entry["exits"] = [_build(Exit, one) for one in entry.get("exits") or []]
-        steps.append(_build(StepRecord, entry))
-    return steps
+def _mapping(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise MalformedRecord("not a JSON object")
+    return values
+
+
+def _list(values: dict[str, Any], name: str) -> list[Any]:
+    entries = values.get(name, [])
+    if not isinstance(entries, list):
+        raise MalformedRecord(f"{name} is no list")
+    return entries
+
+
+def _step(entry: Any) -> StepRecord:
+    exits = [_build(Exit, one) for one in _list(_mapping(entry), "exits")]
+    return _build(StepRecord, {**entry, "exits": exits})
 
 
 def _build(kind: type[_Record], values: Any) -> _Record:
     """Keys that a later release added are left out; of those that are missing the defaults stand."""
-    names = {entry.name for entry in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = _types(kind)
+    known = {name: value for name, value in _mapping(values).items() if name in hints}
+    for name, value in known.items():
+        if not _fits(value, hints[name]):
+            raise MalformedRecord(f"no {kind.__name__}: {name} is of a wrong type")
     try:
-        return kind(**{name: value for name, value in dict(values).items() if name in names})
-    except (TypeError, ValueError) as error:
+        return kind(**known)
+    except TypeError as error:
         raise MalformedRecord(f"no {kind.__name__}: {error}") from error
+
+
+@functools.cache
+def _types(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(one, parts[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(one, parts[1]) for one in value.values())
+    if origin is types.UnionType:
+        return any(_fits(value, part) for part in parts)
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of one attempt on one node, folded into the node's part of the record and the lead node's manifest.
+
+Pure: the same messages give the same record, however often and wherever they are folded. The lead node is the one that
+ran the batch script; without one, the first of the job's nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from stepguard.archive import job
+from stepguard.archive.steps import fold_steps, step_of
+from stepguard.archive.timeline import Event, Message, in_order
+from stepguard.records import wire
+from stepguard.records.manifest import FindingRecord, Manifest, Missing, NodeRecord, StepRecord
+from stepguard.records.spool import AttemptKey
+
+FINDINGS_MAX = 1000
+_BEGINNINGS = ("prolog", "batch", "step_start")
+
+
+class Folded(NamedTuple):
+    """A node's part, and on the lead node the manifest, still without files. `events` are what they were made of.
+
+    `since_s` is the time whose day the record lies under: the start of the attempt, else the first that is known of it.
+    `begins`: the messages tell how the attempt began; without, they are what came after a record was finished.
+    """
+
+    events: list[Event]
+    node: NodeRecord
+    manifest: Manifest | None
+    uid: int | None
+    gid: int | None
+    since_s: float
+    begins: bool
+
+
+def fold(messages: Iterable[Message], key: AttemptKey, cluster: str, here: str, over: bool) -> Folded:
+    """`here` names the node where no message does, `over` says that no more messages will come."""
+    timeline = in_order(messages)
+    events = timeline.events
+    environments = job.Environments.of(events)
+    state, why = _state(events, over)
+    node = NodeRecord(job.node_name(events) or here, str(key.job_id), key.attempt, state)
+    node.boot_id = wire.text(events[-1].fields, "boot_id") if events else ""
+    node.gpus = environments.hooks.get("SLURM_JOB_GPUS", "")
+    node.steps, missing = fold_steps(events, over)
+    node.start_s = _start_s(events, environments)
+    node.end_s = _end_s(events) if state == "ended" else None
+    node.missing = [*_missing(events, node, over, why), *missing]
+    node.findings = _findings(events, node, timeline.clock_steps_s)
+    uid, gid = job.owner(events)
+    folded = Folded(
+        events,
+        node,
+        None,
+        uid,
+        gid,
+        node.start_s or next((event.at_s for event in events if event.at_s is not None), 0.0),
+        any(event.kind in _BEGINNINGS for event in events),
+    )
+    text, nodes = job.node_list(events, environments)
+    if not _is_lead(node.node, events, nodes):
+        return folded
+    return folded._replace(manifest=_manifest(folded, cluster, key, environments, text, nodes))
+
+
+def _is_lead(node: str, events: Sequence[Event], nodes: Sequence[str]) -> bool:
+    if any(event.kind == "batch" for event in events):
+        return True
+    return not nodes or nodes[0] == node
+
+
+def _state(events: Sequence[Event], over: bool) -> tuple[str, str]:
+    """The state of the node's part, and why it was lost where it was."""
+    if not over:
+        return "running", ""
+    begun = [event.boot for event in events if event.kind in _BEGINNINGS]
+    ended = [event.boot for event in events if event.kind == "epilog"]
+    if begun and ended and max(ended) > max(begun):
+        return "lost", "the node was started anew in the middle of it"
+    if ended:
+        return "ended", ""
+    if closed := [event for event in events if event.kind == "closed"]:
+        return "lost", wire.text(closed[0].fields, "why") or "it was never told to have ended"
+    if any(event.kind == "step_end" and step_of(event) == "batch" for event in events):
+        return "ended", ""
+    return "lost", "no epilog told of its end"
+
+
+def _start_s(events: Sequence[Event], environments: job.Environments) -> float | None:
+    for kinds in (("prolog",), _BEGINNINGS):
+        if found := [event.at_s for event in events if event.kind in kinds and event.at_s is not None]:
+            return found[0]
+    told = environments.hooks.get("SLURM_JOB_START_TIME", "")  # since 23.02
+    return float(told) if told.isascii() and told.isdigit() and 0 < len(told) <= 11 and int(told) else None
+
+
+def _end_s(events: Sequence[Event]) -> float | None:
+    for kind in ("epilog", "step_end"):
+        if found := [event.at_s for event in events if event.kind == kind and event.at_s is not None]:
+            return found[0] if kind == "epilog" else found[-1]
+    return None
+
+
+def _missing(events: Sequence[Event], node: NodeRecord, over: bool, why_lost: str) -> Iterable[Missing]:
+    kinds = {event.kind for event in events}
+    if "prolog" not in kinds:
+        yield Missing("prolog", "none told of this job on this node")
+    if node.start_s is None:
+        yield Missing("start", "nothing that was kept tells it")
+    if why_lost:
+        last_s = max(
+            (event.at_s for event in events if event.kind != "closed" and event.at_s is not None), default=None
+        )
+        heard = f"; last heard of at {last_s:.3f} s since 1970" if last_s is not None else ""
+        yield Missing("end", why_lost + heard)
+    elif over and "epilog" not in kinds:
+        yield Missing("epilog", "none told of this job on this node")
+
+
+def _findings(events: Sequence[Event], node: NodeRecord, clock_steps_s: Sequence[float]) -> list[FindingRecord]:
+    found = [
+        FindingRecord(
+            code=wire.text(event.fields, "code"),
+            text=wire.text(event.fields, "text"),
+            time_s=event.at_s,
+            node=node.node,
+            step_id=step_of(event),
+            about=wire.text(event.fields, "about"),
+        )
+        for event in events
+        if event.kind == "finding"
+    ]
+    for step_s in clock_steps_s:
+        text = f"the node's clock was set by {step_s:+.1f} s during the job; times count on from before"
+        found.append(FindingRecord("clock-set", text, None, node.node))
+    return found[:FINDINGS_MAX]
+
+
+def _manifest(
+    folded: Folded, cluster: str, key: AttemptKey, environments: job.Environments, node_list: str, nodes: list[str]
+) -> Manifest:
+    node, kinds = folded.node, {event.kind for event in folded.events}
+    batch = bool(kinds & {"batch", "output"}) or any(step.step_id == "batch" for step in node.steps)
+    found = Manifest(cluster, node.job_id, node.attempt, "batch" if batch else "interactive", node.state)
+    for name, value in {**job.facts(environments), **job.array_and_het(environments, key.job_id)}.items():
+        setattr(found, name, value)
+    found.work_dir = found.work_dir or _output_work_dir(folded.events)
+    found.uid, found.gid = folded.uid, folded.gid
+    found.node_list, found.nodes, found.lead_node = node_list, nodes, node.node
+    found.start_s, found.end_s, found.steps = node.start_s, node.end_s, node.steps
+    exits, found.derived_exit_status = job.exit_codes(environments)
+    if exits is None and node.state == "ended":
+        exits = _batch_exit(node.steps)
+    if exits is not None:
+        found.exit_status, found.exit_signal = exits
+    found.missing = [*node.missing, *_job_missing(found, kinds)]
+    return found
+
+
+def _output_work_dir(events: Sequence[Event]) -> str:
+    return next((wire.text(event.fields, "work_dir") for event in events if event.kind == "output"), "")
+
+
+def _batch_exit(steps: Sequence[StepRecord]) -> tuple[int, int] | None:
+    exits = [one for step in steps if step.step_id == "batch" for one in step.exits]
+    return (exits[0].status, exits[0].signal) if exits else None
+
+
+def _job_missing(found: Manifest, kinds: set[str]) -> Iterable[Missing]:
+    if found.uid is None:
+        yield Missing("owner", "nothing that root sent tells it, so the record is root's")
+    if not found.nodes:
+        yield Missing("node list", "neither a hook nor a step told it")
+    if found.kind == "interactive":
+        yield Missing("name", "Slurm tells it only to batch scripts")
+    elif "batch" not in kinds:
+        yield Missing("name, script and environment", "the batch step did not send them")
+    if found.state == "ended" and found.exit_status is None:
+        yield Missing("exit", "no epilog on the lead node was told it")

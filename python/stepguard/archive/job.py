@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the messages of an attempt say of the job: from what slurmd gave to the hooks, and from the batch script's own
+environment, which alone has names and arrays.
+
+The owner is taken only from what root sent; all other values are shown and never acted upon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from stepguard.archive.layout import is_safe_name
+from stepguard.archive.steps import decode_status
+from stepguard.archive.timeline import Event
+from stepguard.errors import StepguardError
+from stepguard.records import wire
+from stepguard.slurm import hostlist
+
+# Sent by slurmd's hooks and slurmstepd, which are root; `output` comes from the job's own process.
+FROM_ROOT = ("prolog", "epilog", "batch", "step_start", "step_end")
+# Field of the manifest → variable of the hooks, or else of the batch script. Slurm 22.05 to 26.05, _build_env() in
+# prep_script_slurmd.c and env_array_for_batch_job() in env.c.
+_FACTS = {
+    "user": "SLURM_JOB_USER",
+    "account": "SLURM_JOB_ACCOUNT",
+    "partition": "SLURM_JOB_PARTITION",
+    "qos": "SLURM_JOB_QOS",  # of the hooks' only since 26.05
+    "reservation": "SLURM_JOB_RESERVATION",
+    "constraints": "SLURM_JOB_CONSTRAINTS",
+    "comment": "SLURM_JOB_COMMENT",
+    "work_dir": "SLURM_JOB_WORK_DIR",
+    "gpus": "SLURM_JOB_GPUS",
+}
+
+
+class Environments(NamedTuple):
+    """What was sent along: slurmd's words (the prolog's, what it lacks from the epilog's), the epilog's, the job's."""
+
+    hooks: Mapping[str, str]
+    epilog: Mapping[str, str]
+    batch: Mapping[str, str]
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Environments:
+        found: dict[str, dict[str, str]] = {"prolog": {}, "epilog": {}, "batch": {}}
+        for event in events:
+            if event.kind in found:
+                # Of two prologs the first began the job.
+                for name, value in wire.environment(event.fields.get("environment", b"")).items():
+                    found[event.kind].setdefault(name, "" if value == "(null)" else value)
+        return cls({**found["epilog"], **found["prolog"]}, found["epilog"], found["batch"])
+
+    def value(self, name: str) -> str:
+        return self.hooks.get(name) or self.batch.get(name, "")
+
+
+def facts(environments: Environments) -> dict[str, str]:
+    """The plain texts of the manifest, by the names of its fields."""
+    found = {field: environments.value(variable) for field, variable in _FACTS.items()}
+    return {**found, "name": environments.batch.get("SLURM_JOB_NAME", "")}
+
+
+def array_and_het(environments: Environments, job_id: int) -> dict[str, str]:
+    """The ids of a task of an array and of a part of a het job, by the names of the manifest's fields."""
+    found: dict[str, str] = {}
+    array_job, array_task = (
+        _digits(environments.batch.get(f"SLURM_ARRAY_{name}", "")) for name in ("JOB_ID", "TASK_ID")
+    )
+    if array_job and array_task:
+        found.update(array_job_id=array_job, array_task_id=array_task)
+    if het_job := _digits(environments.value("SLURM_HET_JOB_ID")):
+        # The parts of a het job get consecutive ids at its submission (_submit_het_job() in slurmctld's proc_req.c).
+        found.update(het_job_id=het_job, het_offset=str(max(job_id - int(het_job), 0)))
+    return found
+
+
+def owner(events: Sequence[Event]) -> tuple[int | None, int | None]:
+    """User and group id of the job; the first that was told counts."""
+    uids: list[int | None] = []
+    gids: list[int | None] = []
+    for event in events:
+        if event.kind in FROM_ROOT:
+            hook = event.kind in ("prolog", "epilog")
+            words = wire.environment(event.fields.get("environment", b"")) if hook else {}
+            uids += [_id(words, "SLURM_JOB_UID"), wire.number(event.fields, "uid")]
+            gids += [_id(words, "SLURM_JOB_GID"), wire.number(event.fields, "gid")]
+    return next((one for one in uids if one is not None), None), next((one for one in gids if one is not None), None)
+
+
+def node_name(events: Sequence[Event]) -> str:
+    """The node's name in Slurm; "" where nobody told."""
+    names = (wire.text(event.fields, "node") for event in events if event.kind in FROM_ROOT)
+    return next((name for name in names if is_safe_name(name)), "")
+
+
+def cluster_name(events: Sequence[Event]) -> str:
+    """The cluster as slurmd named it to a hook; "" where no hook ran."""
+    name = Environments.of(events).hooks.get("SLURM_CLUSTER_NAME", "")
+    return name if is_safe_name(name) else ""
+
+
+def node_list(events: Sequence[Event], environments: Environments) -> tuple[str, list[str]]:
+    """The job's nodes as Slurm writes them and one by one: as the prolog had them, else as a step or the epilog had."""
+    told = [environments.hooks.get(name, "") for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST")]
+    told += [environments.batch.get("SLURM_JOB_NODELIST", "")]
+    told += [
+        wire.text(event.fields, name)
+        for name in ("job_node_list", "step_node_list")
+        for event in events
+        if event.kind == "step_start"
+    ]
+    for text in told:
+        with contextlib.suppress(StepguardError):  # not a host list: the next one may be
+            if nodes := hostlist.expand(text):
+                return text, nodes
+    return "", []
+
+
+def exit_codes(environments: Environments) -> tuple[tuple[int, int] | None, int | None]:
+    """Exit status and signal of the job, and the worst status of its steps, as the epilog was told, if it was."""
+    epilog = environments.epilog
+    job: tuple[int, int] | None = None
+    if match := re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", epilog.get("SLURM_JOB_EXIT_CODE2", ""), re.ASCII):
+        job = int(match[1]), int(match[2])
+    elif status := _digits(epilog.get("SLURM_JOB_EXIT_CODE", "")):
+        job = decode_status(int(status))
+    derived = None
+    if status := _digits(epilog.get("SLURM_JOB_DERIVED_EC", "")):
+        exit_status, signal = decode_status(int(status))
+        derived = 128 + signal if signal else exit_status
+    return job, derived
+
+
+def _digits(text: str) -> str:
+    return text if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) else ""
+
+
+def _id(words: Mapping[str, str], name: str) -> int | None:
+    digits = _digits(words.get(name, ""))
+    return int(digits) if digits else None
