@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading what lies in the archive as root: the files belong to the jobs' owners, who may write anything into them.
+
+Nobody but root can put a name into the archive's directories. So a file may hold anything, of any size, but is the one
+that was put there; it is opened without following links and without waiting for a writer all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from stepguard.records.manifest import MalformedRecord, Manifest, manifest_from
+
+MANIFEST_MAX_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A regular file, open for reading. Raises OSError, also for what is no regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise OSError("not a regular file")
+    return file
+
+
+def read_plain(path: Path, at_most_bytes: int) -> bytes:
+    """The beginning of a regular file. Raises OSError."""
+    with open_plain(path) as file:
+        return file.read(at_most_bytes)
+
+
+def digest(path: Path) -> tuple[str, int]:
+    """SHA-256 of a regular file, and how many bytes that was. Raises OSError."""
+    with open_plain(path) as file:
+        sha256, size_bytes = hashlib.sha256(), 0
+        while chunk := file.read(_CHUNK_BYTES):
+            sha256.update(chunk)
+            size_bytes += len(chunk)
+    return sha256.hexdigest(), size_bytes
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Raises OSError when it cannot be read, FileNotFoundError among them, and MalformedRecord when it is none."""
+    content = read_plain(path, MANIFEST_MAX_BYTES + 1)
+    if len(content) > MANIFEST_MAX_BYTES:
+        raise MalformedRecord(f"larger than {MANIFEST_MAX_BYTES} bytes")
+    try:
+        return manifest_from(content.decode())
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise MalformedRecord(str(error)) from error
