@@ -8,6 +8,10 @@ SPOOL/jobs/JOBID.ATTEMPT/NAME.raw  what was read of an output, not redacted, wit
 SPOOL/jobs/JOBID.ATTEMPT/complete  nothing will be added: the archiver may delete the directory when it is done
 SPOOL/archiver.json                what the archiver says of itself
 
+NAME is stdout, stderr or resumes. NAME.meta is a JSON object: `source`, the path; `what` and `why`, as in the
+manifest's KeptFile; and where it was looked at, as hooks/read_as.c says it, errno, size_bytes, dev, ino, nlink,
+mtime_ns, head_bytes, tail_bytes. NAME.raw is the head and then the tail, nothing else; none where nothing was kept.
+
 A message may come late, when its attempt is complete or gone already. The agent then adds it, makes the directory anew
 where it is gone, and marks it complete again. So the archiver deletes only what it has listed (`forget`), and merges
 what it finds of an attempt into the record that there is.
