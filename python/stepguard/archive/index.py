@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The index beside the records: how a user finds their own without being able to list anybody's.
+
+DIR/CLUSTER/index/UID/NODE.tsv      a line whenever a record that NODE leads begins, ends or changes; the last counts
+DIR/CLUSTER/index/UID/+rebuilt.tsv  what these lack, and which records are gone (index_rebuild)
+
+Each file has one writer, the archiver of its node, which appends one line by one write(2): no lock, and safe on NFS.
+Any line may be lost, by a power cut or a full disk: a rebuild finds its record again.
+
+A user's directory and the files in it are the user's own (Ownership says why), who may put there what they like. So
+root opens nothing in it but a regular file with one name that belongs to the user, makes new files outside and renames
+them into place, and never changes the owner of what it has found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepguard.archive.index_lines import Entry, line_of, line_of_row, rows_of
+from stepguard.archive.layout import INDEX, is_safe_name
+from stepguard.archive.ownership import OWNER_ONLY, Ownership
+
+SUFFIX = ".tsv"
+REBUILT = f"+rebuilt{SUFFIX}"  # no node's name begins like this
+# Beyond this a file of the index is not ours.
+FILE_MAX_BYTES = 256 << 20
+_LOOKED_AT_BYTES = 64 << 10
+_EXISTING = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Nothing, a link, a directory, a socket. All else (a file server that has trouble) must not make us replace a file.
+_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO)
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def append(
+    cluster_dir: Path, node: str, entry: Entry, ownership: Ownership = OWNER_ONLY, *, sync: bool = False
+) -> None:
+    """Says what is now true of a record; to be called by NODE's archiver, after the record itself is written.
+
+    A line that an earlier write left torn is ended first. `sync` makes it survive a power cut. Raises OSError; the
+    record is safe all the same.
+    """
+    with UserIndex(cluster_dir, entry.uid, ownership) as index:
+        index.append(node, line_of(entry), sync)
+
+
+class UserIndex:
+    """One user's directory of the index, made where there is none. A context manager; raises OSError."""
+
+    def __init__(self, cluster_dir: Path, uid: int, ownership: Ownership) -> None:
+        self.uid = uid
+        self._ownership = ownership
+        with contextlib.ExitStack() as opened:
+            self._index = _made(cluster_dir / INDEX, os.geteuid(), ownership.directory_mode, ownership.group_id)
+            opened.callback(os.close, self._index)
+            path = cluster_dir / INDEX / str(uid)
+            self._directory = _made(path, uid, ownership.index_directory_mode, ownership.group_id)
+            opened.callback(os.close, self._directory)
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> UserIndex:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def append(self, node: str, line: bytes, sync: bool) -> None:
+        """Adds a line to the node's file; rewrites that when a third of it has become superfluous."""
+        if not is_safe_name(node):
+            raise OSError(f"not the name of a node: {node!r}")
+        name = node + SUFFIX
+        descriptor = self._own_file(name)
+        if descriptor is None:
+            self.replace(name, line)
+            return
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"
+            added = b"\n" * torn + line
+            if os.write(descriptor, added) != len(added):
+                raise OSError(f"only a part of a line of index/{self.uid}/{name} could be written: is the disk full?")
+            if sync:
+                os.fsync(descriptor)
+            if _passes_a_power_of_two(size_bytes, size_bytes + len(added)):
+                self._compact(name, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Puts a whole new file into place, synced."""
+        temporary = f".{self.uid}.{name}.{socket.gethostname()}.{os.getpid()}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=self._index)  # only root can write there
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                os.fchown(descriptor, self.uid, self._ownership.group_id)
+                os.fchmod(descriptor, self._ownership.file_mode)
+                file.flush()
+                os.fsync(descriptor)
+            os.rename(temporary, name, src_dir_fd=self._index, dst_dir_fd=self._directory)
+        except OSError:
+            os.unlink(temporary, dir_fd=self._index)
+            raise
+        os.fsync(self._directory)
+
+    def remove(self, name: str) -> None:
+        """Deletes a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._directory)
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """Name and content of all its files; one that cannot be read is left out."""
+        for name in sorted(os.listdir(self._directory)):  # noqa: PTH208  (pathlib knows no descriptors)
+            if name.endswith(SUFFIX) and (content := self.content(name)) is not None:
+                yield name, content
+
+    def content(self, name: str) -> bytes | None:
+        """What one of its files holds; None where there is no such file that may be read."""
+        descriptor = self._own_file(name)
+        if descriptor is None:
+            return None
+        try:
+            return _all_of(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _own_file(self, name: str) -> int | None:
+        """A regular file that has this name only and belongs to the user; None where that is something else."""
+        try:
+            descriptor = os.open(name, _EXISTING, dir_fd=self._directory)
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise
+            return None
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == self.uid:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def _compact(self, name: str, descriptor: int) -> None:
+        content = _all_of(descriptor)
+        rows, _ = rows_of(content)
+        rebuilt = self.content(REBUILT)
+        gone = rows_of(rebuilt)[1] if rebuilt else set()
+        needed = b"".join(line_of_row(row) for path, row in rows.items() if path not in gone)
+        if 3 * len(needed) <= 2 * len(content):
+            self.replace(name, needed)
+
+
+def _made(path: Path, uid: int, mode: int, gid: int) -> int:
+    """A directory, made where there is none, open. Its parent is root's alone, so what is there was made by us."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    descriptor = os.open(path, _DIRECTORY)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != uid or gid not in (-1, status.st_gid):
+            os.fchown(descriptor, uid, gid)
+        if stat.S_IMODE(status.st_mode) != mode:
+            os.fchmod(descriptor, mode)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _all_of(descriptor: int) -> bytes:
+    chunks = []
+    at = 0
+    while at < FILE_MAX_BYTES and (chunk := os.pread(descriptor, 1 << 20, at)):
+        chunks.append(chunk)
+        at += len(chunk)
+    return b"".join(chunks)
+
+
+def _passes_a_power_of_two(before_bytes: int, after_bytes: int) -> bool:
+    """Seldom enough to look at the whole file, often enough that it stays below three times of what it needs."""
+    return after_bytes >= _LOOKED_AT_BYTES and before_bytes.bit_length() < after_bytes.bit_length()

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the index with the rights of whoever asks: the kernel decides whose part of it that is."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from stepguard.archive.index import FILE_MAX_BYTES, REBUILT, SUFFIX
+from stepguard.archive.index_lines import (
+    END,
+    EXIT,
+    JOB_ID,
+    NAME,
+    NODES,
+    PARTITION,
+    PRINTED_ID,
+    START,
+    STATE,
+    USER,
+    Entry,
+    Row,
+    entry_from,
+    rows_of,
+    seconds_of,
+    text_of,
+)
+from stepguard.archive.layout import ClusterLayout
+from stepguard.archive.plain_files import read_plain
+from stepguard.errors import StepguardError
+from stepguard.records.job_ids import JobId
+from stepguard.slurm.hostlist import expand
+
+RUNNING = "running"
+OUTCOMES = (RUNNING, "completed", "failed", "ended", "lost", "damaged")
+
+
+class Found(NamedTuple):
+    """A record that the index knows, and the cluster that it is of."""
+
+    cluster: ClusterLayout
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for; None and empty are no condition. Times: the job ran at any time between the two.
+
+    `uid` of the owner, or else `user`, their name. `nodes`: any of these. `states` are of OUTCOMES, "ended" for all
+    that have ended. `name` may have * and ?. `limit` 0 is none.
+    """
+
+    uid: int | None = None
+    user: str = ""
+    nodes: frozenset[str] = frozenset()
+    states: frozenset[str] = frozenset()
+    since_s: float | None = None
+    until_s: float | None = None
+    name: str = ""
+    partitions: frozenset[str] = frozenset()
+    limit: int = 0
+
+
+def outcome(state: str, exit_text: str) -> str:
+    """One of OUTCOMES: how it stands with a job whose record has this state and exit."""
+    if state != "ended" or not exit_text:
+        return state
+    return "completed" if exit_text == "0:0" else "failed"
+
+
+def search(clusters: Sequence[ClusterLayout], query: Query) -> tuple[list[Found], bool]:
+    """The records that match, the latest start first, and whether there are more than `limit`."""
+    candidates: list[tuple[float, int, int, Row]] = []
+    for number, cluster in enumerate(clusters):
+        for uid in _uids(cluster, query.uid):
+            rows = _rows(cluster, uid)
+            candidates += [(start_s, number, uid, row) for row in rows if (start_s := _within(row, query)) is not None]
+    candidates.sort(key=lambda one: one[0], reverse=True)
+    found: list[Found] = []
+    for _, number, uid, row in candidates:
+        if _matches(row, query) and (entry := entry_from(row, uid)) is not None:
+            if query.limit and len(found) == query.limit:
+                return found, True
+            found.append(Found(clusters[number], entry))
+    return found, False
+
+
+def look_up(cluster: ClusterLayout, job: JobId) -> list[Entry]:
+    """The records of a job: all its attempts; of an array or a het job that was named as a whole, of all its parts."""
+    found = [
+        entry_from(row, uid)
+        for uid in _uids(cluster, None)
+        for row in _rows(cluster, uid, job.number)
+        if _is_of(row, job)
+    ]
+    return [entry for entry in found if entry is not None]
+
+
+def _uids(cluster: ClusterLayout, uid: int | None) -> list[int]:
+    """Whose entries are to be read: all users' for those who may list them."""
+    if uid is not None:
+        return [uid]
+    try:
+        names = [path.name for path in cluster.index.iterdir()]
+    except OSError:
+        return [os.geteuid()]
+    return sorted(int(name) for name in names if re.fullmatch("[0-9]{1,10}", name))
+
+
+def _rows(cluster: ClusterLayout, uid: int, containing: str = "") -> list[Row]:
+    """One user's rows; with `containing`, at least those that have this text. None where they are another user's."""
+    rows: dict[str, Row] = {}
+    rebuilt: dict[str, Row] = {}
+    gone: set[str] = set()
+    for name, content in _contents(cluster.index / str(uid)):
+        if name == REBUILT:
+            rebuilt, gone = rows_of(content)
+        elif containing.encode() in content:
+            rows.update(rows_of(content)[0])
+    for path, row in rebuilt.items():
+        if path not in rows or rows[path][STATE] == RUNNING:
+            rows[path] = row
+    return [row for path, row in rows.items() if path not in gone] if gone else list(rows.values())
+
+
+def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
+    paths: list[Path] = []
+    with contextlib.suppress(OSError):
+        paths = [path for path in directory.iterdir() if path.suffix == SUFFIX]
+    for path in paths:
+        with contextlib.suppress(OSError):  # put there by its owner, or just gone
+            yield path.name, read_plain(path, FILE_MAX_BYTES)
+
+
+def _within(row: Row, query: Query) -> float | None:
+    """When it started, for what ran in the time that is asked for; what tells no start was always there."""
+    try:
+        start_s, end_s = seconds_of(row[START]), seconds_of(row[END])
+    except ValueError:
+        return None
+    if query.until_s is not None and start_s is not None and start_s > query.until_s:
+        return None
+    if query.since_s is not None:
+        last_s = end_s if row[STATE] != RUNNING else None
+        if last_s is None and row[STATE] != RUNNING:
+            last_s = start_s
+        if last_s is not None and last_s < query.since_s:
+            return None
+    return start_s or 0.0
+
+
+def _matches(row: Row, query: Query) -> bool:
+    try:
+        if query.user and text_of(row[USER]) != query.user:
+            return False
+        if query.name and not fnmatch.fnmatchcase(text_of(row[NAME]), query.name):
+            return False
+        nodes = text_of(row[NODES]) if query.nodes else ""
+    except ValueError:
+        return False
+    if query.partitions and not query.partitions.intersection(row[PARTITION].split(",")):
+        return False
+    if query.states:
+        ended = "ended" in query.states and row[STATE] == "ended"
+        if not ended and outcome(row[STATE], row[EXIT]) not in query.states:
+            return False
+    return not query.nodes or not query.nodes.isdisjoint(_expanded(nodes))
+
+
+@cache
+def _expanded(nodes: str) -> frozenset[str]:
+    try:
+        return frozenset(expand(nodes))
+    except StepguardError:
+        return frozenset()
+
+
+def _is_of(row: Row, job: JobId) -> bool:
+    printed = row[PRINTED_ID]
+    if job.array_task:
+        return printed == f"{job.number}_{job.array_task}"
+    if job.het_offset:
+        return printed == f"{job.number}+{job.het_offset}"
+    return row[JOB_ID] == job.number or re.split("[_+]", printed)[0] == job.number

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the index is asked, and that 10^5 records are no trouble."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from stepguard.archive.index import append
+from stepguard.archive.index_lines import Entry, line_of
+from stepguard.archive.index_reading import Query, look_up, search
+from stepguard.archive.layout import ClusterLayout
+from stepguard.records import job_ids
+from unit.archive.building import START_S, entry, many_entries
+
+HOUR_S = 3600
+JOBS = [
+    entry(1, start_s=START_S, end_s=START_S + HOUR_S, name="old", nodes="n1", partition="cpu"),
+    entry(2, start_s=START_S + 1, end_s=None, state="running", exit="", nodes="n[2-9]"),
+    entry(3, start_s=START_S + 2, end_s=START_S + 5 * HOUR_S, exit="1:0", name="train-a", partition="gpu,big"),
+    entry(4, start_s=START_S + 3, end_s=START_S + 5 * HOUR_S, exit="0:9", name="train-b", nodes="n[1"),
+    entry(5, start_s=START_S + 4, end_s=None, state="lost", exit="", name="caf\u00e9"),
+    entry(6, start_s=START_S + 5, end_s=START_S + 6, exit="", user="bob"),
+]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> ClusterLayout:
+    (tmp_path / "lab").mkdir()
+    for number, job in enumerate(JOBS):
+        append(tmp_path / "lab", f"n{number % 3}", job)
+    return ClusterLayout(tmp_path / "lab")
+
+
+def numbers(found: list[Entry]) -> str:
+    return " ".join(one.job_id for one in found)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (Query(), "6 5 4 3 2 1"),
+        (Query(uid=os.geteuid()), "6 5 4 3 2 1"),
+        (Query(uid=54321), ""),
+        (Query(user="bob"), "6"),
+        (Query(nodes=frozenset(["n1"])), "6 5 3 1"),
+        (Query(nodes=frozenset(["n3", "n9"])), "2"),
+        (Query(states=frozenset(["failed", "lost"])), "5 4 3"),
+        (Query(states=frozenset(["ended"])), "6 4 3 1"),
+        (Query(states=frozenset(["completed"])), "1"),
+        (Query(since_s=START_S + 2 * HOUR_S), "4 3 2"),
+        (Query(until_s=START_S + 1.5), "2 1"),
+        (Query(name="train-*"), "4 3"),
+        (Query(name="caf\u00e9"), "5"),
+        (Query(partitions=frozenset(["big", "cpu"])), "3 1"),
+    ],
+)
+def test_filters(cluster: ClusterLayout, query: Query, expected: str) -> None:
+    found, more = search([cluster], query)
+    assert numbers([one.entry for one in found]) == expected
+    assert not more
+
+
+def test_limit(cluster: ClusterLayout) -> None:
+    found, more = search([cluster], Query(limit=2))
+    assert (numbers([one.entry for one in found]), more) == ("6 5", True)
+    assert search([cluster], Query(limit=6))[1] is False
+
+
+def test_ids_of_arrays_and_het_jobs(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    for number, printed in ((20, "20_2"), (21, "20_0"), (22, "20_1"), (30, "30+0"), (31, "30+1"), (2, "2")):
+        append(tmp_path / "lab", "n1", entry(number, printed_id=printed))
+    append(tmp_path / "lab", "n2", entry(21, printed_id="20_0", path="2026/11/18/21.1", attempt=1))
+    cluster = ClusterLayout(tmp_path / "lab")
+    found = {
+        asked: sorted(f"{one.printed_id}.{one.attempt}" for one in look_up(cluster, job_ids.parse(asked)))
+        for asked in ("20", "20_0", "21", "20_3", "30", "30+1", "31", "2", "20+0")
+    }
+    assert found == {
+        "20": ["20_0.0", "20_0.1", "20_1.0", "20_2.0"],
+        "20_0": ["20_0.0", "20_0.1"],
+        "21": ["20_0.0", "20_0.1"],
+        "20_3": [],
+        "30": ["30+0.0", "30+1.0"],
+        "30+1": ["30+1.0"],
+        "31": ["30+1.0"],
+        "2": ["2.0"],
+        "20+0": [],
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_everybody_sees_their_own(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    for uid in (1234, 1235):
+        append(tmp_path / "lab", "n1", entry(uid, uid=uid))
+    for path in (tmp_path, *list(tmp_path.parents)[:2]):
+        path.chmod(0o755)
+    cluster = ClusterLayout(tmp_path / "lab")
+    assert len(search([cluster], Query())[0]) == 2
+    os.seteuid(1234)
+    try:
+        assert [one.entry.uid for one in search([cluster], Query())[0]] == [1234]
+        assert search([cluster], Query(uid=1235))[0] == []
+        assert look_up(cluster, job_ids.parse("1235")) == []
+    finally:
+        os.seteuid(0)
+
+
+def test_a_hundred_thousand_records_are_filtered_within_a_second(tmp_path: Path) -> None:
+    directory = tmp_path / "lab/index" / str(os.geteuid())
+    directory.mkdir(parents=True)
+    lines: dict[str, list[bytes]] = {}
+    for number, one in enumerate(many_entries(100_000)):
+        running = one._replace(state="running", end_s=None, exit="")
+        lines.setdefault(f"n{number % 100}", []).extend([line_of(running), line_of(one)])
+    for node, written in lines.items():
+        (directory / f"{node}.tsv").write_bytes(b"".join(written))
+    queries = {
+        "one node": (Query(nodes=frozenset(["n042"])), 8000),
+        "a week": (Query(since_s=START_S - 7 * 86400), 7000),
+        "failed": (Query(states=frozenset(["failed"]), limit=100), 100),
+    }
+    gc.disable()  # as the verb does
+    try:
+        for what, (query, at_least) in queries.items():
+            times_s = []
+            for _ in range(3):
+                before_s = time.process_time()
+                found, _ = search([ClusterLayout(tmp_path / "lab")], query)
+                times_s.append(time.process_time() - before_s)
+                assert len(found) >= at_least, what
+            assert min(times_s) < 1.0, (what, times_s)
+    finally:
+        gc.enable()
