@@ -13,6 +13,7 @@ from stepguard.errors import StepguardError
 
 # verb → (module, one line of help). The module has a click command named `command`.
 _VERBS = {
+    "archive": ("stepguard.cli.archive", "Prune, verify and export the archive of records."),
     "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
     "nodes": ("stepguard.cli.nodes", "The job's real nodes now."),
     "supervise": ("stepguard.cli.supervise", "Run a guarded step (what srun --auto-resume=1 becomes)."),

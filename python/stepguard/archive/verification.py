@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the archive still holds what was put into it: the files of each record against its manifest's digests.
+
+A record belongs to the job's owner, who may overwrite its files, the manifest among them: digests tell of disks and
+accidents, they prove nothing against the owner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepguard.archive.layout import MANIFEST, NODES, ClusterLayout, RecordName, clusters, is_safe_name
+from stepguard.archive.plain_files import MANIFEST_MAX_BYTES, digest, read_manifest, read_plain
+from stepguard.records.manifest import KeptFile, MalformedRecord, Manifest, node_from
+
+# What a writer has not renamed yet is its own matter for so long.
+_WRITING_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file that is not as it should be. `kind`: corrupt, missing, extra, unreadable."""
+
+    record: Path
+    file: str
+    kind: str
+    text: str
+
+
+def verify(archive: Path) -> Iterator[tuple[Path, list[Damage]]]:
+    """Each record of the archive, the latest day first, with what is wrong in it."""
+    for cluster in clusters(archive):
+        for _, directory in cluster.days():
+            for name, path in cluster.records(directory):
+                yield path, examine(cluster, name, path)
+
+
+def examine(cluster: ClusterLayout, name: RecordName, path: Path) -> list[Damage]:
+    """What is wrong in a record; nothing in one that is gone. What a writer may have changed meanwhile is looked at
+    again."""
+    first = _examine_once(cluster, name, path)
+    if not first:
+        return []
+    again = set(_examine_once(cluster, name, path)) if path.is_dir() else set()
+    return [damage for damage in first if damage in again]
+
+
+def _examine_once(cluster: ClusterLayout, name: RecordName, path: Path) -> list[Damage]:
+    try:
+        manifest = read_manifest(path / MANIFEST)
+    except FileNotFoundError:
+        return [Damage(path, MANIFEST, "missing", "its lead node has not written it yet, or never came back")]
+    except MalformedRecord as error:
+        return [Damage(path, MANIFEST, "corrupt", str(error))]
+    except OSError as error:
+        return [Damage(path, MANIFEST, "unreadable", str(error))]
+    if (manifest.job_id, manifest.attempt, manifest.cluster) != (
+        str(name.key.job_id),
+        name.key.attempt,
+        cluster.root.name,
+    ):
+        return [Damage(path, MANIFEST, "corrupt", f"of {manifest.cluster} {manifest.job_id}.{manifest.attempt}")]
+    files = {kept.name: kept for kept in manifest.files.values() if kept.sha256}
+    found = [damage for kept in files.values() for damage in _kept(path, kept)]
+    found += _nodes(path, manifest)
+    return found + list(_extra(path, {MANIFEST, *files}))
+
+
+def _kept(path: Path, kept: KeptFile) -> Iterator[Damage]:
+    """What is wrong with a file that the manifest has a digest of."""
+    if not is_safe_name(kept.name):
+        yield Damage(path, MANIFEST, "corrupt", f"not the name of a file: {kept.name!r}")
+        return
+    try:
+        sha256, size_bytes = digest(path / kept.name)
+    except FileNotFoundError:
+        yield Damage(path, kept.name, "missing", "the manifest has it")
+        return
+    except OSError as error:
+        yield Damage(path, kept.name, "unreadable", str(error))
+        return
+    if sha256 != kept.sha256:
+        yield Damage(
+            path, kept.name, "corrupt", f"{size_bytes} bytes of another digest, {kept.stored_bytes} were written"
+        )
+
+
+def _nodes(path: Path, manifest: Manifest) -> list[Damage]:
+    """What is wrong with the nodes' own parts; one that is not there yet is no damage while the attempt runs."""
+    found = []
+    for node in manifest.nodes if manifest.state != "running" else []:
+        file = f"{NODES}/{node}.json"
+        if not is_safe_name(node):
+            found.append(Damage(path, MANIFEST, "corrupt", f"not the name of a node: {node!r}"))
+        elif not (path / file).is_file() and f"node {node}" not in {missing.what for missing in manifest.missing}:
+            found.append(Damage(path, file, "missing", "the node has not written it yet, or never came back"))
+    for part in _children(path / NODES):
+        found += _node(path, part, manifest)
+    return found
+
+
+def _node(path: Path, part: Path, manifest: Manifest) -> list[Damage]:
+    file = f"{NODES}/{part.name}"
+    if _is_being_written(part):
+        return []
+    if part.suffix != ".json" or not is_safe_name(part.stem):
+        return [Damage(path, file, "extra", "no part of a record")]
+    try:
+        record = node_from(read_plain(part, MANIFEST_MAX_BYTES).decode())
+    except (MalformedRecord, ValueError, TypeError, AttributeError, RecursionError) as error:
+        return [Damage(path, file, "corrupt", str(error))]
+    except OSError as error:
+        return [Damage(path, file, "unreadable", str(error))]
+    if (record.job_id, record.attempt, record.node) != (manifest.job_id, manifest.attempt, part.stem):
+        return [Damage(path, file, "corrupt", f"of {record.node}, job {record.job_id}.{record.attempt}")]
+    return []
+
+
+def _extra(path: Path, known: set[str]) -> Iterator[Damage]:
+    for entry in _children(path):
+        if entry.name not in known and entry.name != NODES and not _is_being_written(entry):
+            yield Damage(path, entry.name, "extra", "the manifest does not have it")
+
+
+def _is_being_written(path: Path) -> bool:
+    """A temporary name, and young enough for somebody to be at it; also what is gone by now."""
+    try:
+        return path.name.startswith(".") and path.lstat().st_mtime > time.time() - _WRITING_S
+    except FileNotFoundError:
+        return True
+
+
+def _children(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

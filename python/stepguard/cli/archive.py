@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard archive`: what an administrator does with the archive of records. See `stepguard job` for reading it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepguard import config
+from stepguard.errors import StepguardError, UsageError
+
+if TYPE_CHECKING:
+    from stepguard.archive.layout import ClusterLayout
+    from stepguard.archive.retention import Outcome, Plan
+
+_SCHEMA = 1
+_UNITS_S = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_UNITS_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+
+
+@click.group("archive", short_help="Prune, verify and export the archive of records.")
+def command() -> None:
+    """Prune, verify and export the archive of records. For administrators: only root can list it."""
+
+
+@command.command()
+@click.option("--keep", metavar="AGE", help="Delete records of jobs that have ended longer ago: 90d, 12h, 8w.")
+@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the archive is no larger: 500G, 2T.")
+@click.option("--abandoned", metavar="AGE", help="Delete records that never ended and have not changed for longer.")
+@click.option("--yes", is_flag=True, help="Really delete; else it is only said what would be.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, with all records by path.")
+def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bool, as_json: bool) -> None:
+    """Delete old records. Says what it would delete, and deletes only with --yes.
+
+    Safe while nodes write. A record that anybody wrote to within the last hour stays, and so does one whose job has
+    not ended.
+    """
+    from stepguard.archive import retention
+    from stepguard.archive.ownership import ownership
+
+    rules = retention.Rules(
+        keep_s=_age_s(keep, "--keep") if keep else None,
+        max_bytes=_size_bytes(max_size) if max_size else None,
+        abandoned_s=_age_s(abandoned, "--abandoned") if abandoned else None,
+    )
+    if rules == retention.Rules():
+        raise UsageError("nothing to go by", "archive prune", "say --keep AGE, --max-size SIZE or --abandoned AGE")
+    settings = config.load().archive
+    archive, now_s = Path(settings.dir), time.time()
+    try:
+        chosen = retention.plan(archive, rules, now_s)
+        done = retention.carry_out(chosen, archive, now_s, ownership(settings.admin_groups)) if yes else None
+    except OSError as error:
+        raise StepguardError("cannot prune the archive", str(error), "run this as root, where it is mounted") from error
+    if as_json:
+        _print_json(_pruned(chosen, done))
+        return
+    verb = "would delete" if done is None else "deleted"
+    gone = chosen.doomed if done is None else done.deleted
+    click.echo(f"{verb} {len(gone)} records, {_shown(chosen.freed_bytes)}")
+    if gone:
+        click.echo(f"  the last use of these: {_date(gone[0].idle_since_s)} to {_date(gone[-1].idle_since_s)}")
+    if rules.max_bytes is not None:
+        click.echo(
+            f"  the archive takes {_shown(chosen.total_bytes)}, without them "
+            f"{_shown(chosen.total_bytes - chosen.freed_bytes)}"
+        )
+    if chosen.unfinished:
+        click.echo(f"  {chosen.unfinished} old ones have not ended, as far as they say: see --abandoned")
+    if done is not None:
+        click.echo(
+            f"  {len(done.spared)} spared that changed meanwhile; {done.scripts} scripts without a record deleted"
+        )
+    elif gone:
+        click.echo("  nothing was deleted: say --yes")
+
+
+def _pruned(chosen: Plan, done: Outcome | None) -> dict[str, Any]:
+    return {
+        "dry_run": done is None,
+        "records": chosen.records,
+        "unfinished": chosen.unfinished,
+        "total_bytes": chosen.total_bytes or None,
+        "freed_bytes": chosen.freed_bytes,
+        "doomed": [str(record.path) for record in chosen.doomed],
+        "deleted": [] if done is None else [str(record.path) for record in done.deleted],
+        "spared": [] if done is None else [str(record.path) for record in done.spared],
+        "scripts_deleted": 0 if done is None else done.scripts,
+    }
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def verify(as_json: bool) -> int:
+    """Check all records against their digests. Lists what is corrupt, missing or extra; exit status 1 if anything is.
+
+    Owners may overwrite their own records: this tells of disks and accidents.
+    """
+    from stepguard.archive.verification import verify as each
+
+    records, found = 0, []
+    for _, damages in each(_archive()):
+        records += 1
+        found += damages
+        for damage in damages if not as_json else ():
+            click.echo(f"{damage.kind}: {_printable(str(damage.record / damage.file))}: {_printable(damage.text)}")
+    if as_json:
+        damaged = [{"record": str(d.record), "file": d.file, "kind": d.kind, "text": d.text} for d in found]
+        _print_json({"records": records, "damaged": damaged})
+    else:
+        click.echo(f"{records} records, {len(found)} faults")
+    return 1 if found else 0
+
+
+@command.command("export-xdmod")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--day-of",
+    type=click.Choice(["start", "end"]),
+    default="start",
+    show_default=True,
+    help="Which day of a job names its directory: XDMoD's timestamp_mode of the resource.",
+)
+@click.option("--since", metavar="AGE", help="Only jobs whose attempt began within this time: 3d.")
+@click.option("--cluster", metavar="NAME", help="Which cluster, where the archive has several.")
+def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str | None) -> None:
+    """Write job scripts as XDMoD takes them in: DIRECTORY/YYYYMMDD/JOBID.savescript.
+
+    Secrets are redacted as in the records. To be repeated, every day: what is there already stays as it is.
+    """
+    from stepguard.archive.xdmod import export
+
+    not_before = None
+    if since:
+        not_before = datetime.datetime.fromtimestamp(time.time() - _age_s(since, "--since"), datetime.UTC).date()
+    try:
+        done = export(_cluster(cluster), directory, day_of, not_before)
+    except OSError as error:
+        raise StepguardError("cannot export the scripts", str(error)) from error
+    unreadable = f", {done.unreadable} records are unreadable" if done.unreadable else ""
+    click.echo(f"{done.written} scripts written, {done.unchanged} were there{unreadable}")
+
+
+@command.command("rebuild-index")
+def rebuild_index() -> None:
+    """Make the index anew from the records, for `stepguard jobs`. Safe while nodes write."""
+    from stepguard.archive.index_rebuild import rebuild
+    from stepguard.archive.layout import clusters
+    from stepguard.archive.ownership import ownership
+
+    settings = config.load().archive
+    try:
+        count = sum(rebuild(layout.root, ownership(settings.admin_groups)) for layout in clusters(Path(settings.dir)))
+    except OSError as error:
+        raise StepguardError("cannot rebuild the index", str(error), "run this as root") from error
+    click.echo(f"{count} records are in the index")
+
+
+def _archive() -> Path:
+    path = Path(config.load().archive.dir)
+    try:
+        next(path.iterdir(), None)
+    except OSError as error:
+        raise StepguardError("cannot read the archive", str(error), "run this as root, where it is mounted") from error
+    return path
+
+
+def _cluster(name: str | None) -> ClusterLayout:
+    from stepguard.archive.layout import clusters
+
+    found = {layout.root.name: layout for layout in clusters(_archive())}
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        raise UsageError(
+            "no such cluster" if name else "which cluster?",
+            name or "--cluster",
+            f"the archive has {', '.join(sorted(found)) or 'none'}",
+        )
+    return found[name]
+
+
+def _age_s(text: str, option: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,6})([hdw])", text, re.ASCII)
+    if not match:
+        raise UsageError(f"bad value {text!r}", option, "write 12h, 90d or 8w")
+    return int(match[1]) * _UNITS_S[match[2]]
+
+
+def _size_bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,15})([KMGTP]?)(?:i?B)?", text, re.ASCII)
+    if not match:
+        raise UsageError(f"bad value {text!r}", "--max-size", "write 500G or 2T")
+    return int(match[1]) * _UNITS_BYTES[match[2]]
+
+
+def _shown(size_bytes: int) -> str:
+    unit = next(unit for unit in reversed(_UNITS_BYTES) if size_bytes >= _UNITS_BYTES[unit] or not unit)
+    return f"{size_bytes / _UNITS_BYTES[unit]:.{1 if unit else 0}f} {unit}{'iB' if unit else 'bytes'}"
+
+
+def _date(time_s: float) -> str:
+    from stepguard.archive.layout import day_of
+
+    return day_of(time_s).isoformat()
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey: names in a manifest are the user's."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    click.echo(json.dumps({"schema": _SCHEMA, **document}))

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every file that is not as its record says is found, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stepguard.archive.verification import verify
+from unit.archive.stored import NOW_S, Archive, age
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path)
+
+
+@pytest.fixture
+def record(archive: Archive) -> Path:
+    archive.put(11, start_s=NOW_S - 90_000, end_s=NOW_S - 80_000)
+    return archive.put(12, start_s=NOW_S - 90_000, end_s=NOW_S - 80_000, nodes=("n1", "n2"))
+
+
+def faults(archive: Archive) -> list[str]:
+    return [
+        f"{damage.record.name} {damage.file} {damage.kind}" for _, found in verify(archive.root) for damage in found
+    ]
+
+
+def test_a_whole_archive_has_no_faults(archive: Archive, record: Path) -> None:
+    assert [path for path, _ in verify(archive.root)] == [record.parent / "11.0", record]
+    assert faults(archive) == []
+
+
+def replaced(name: str, content: bytes) -> Callable[[Path], None]:
+    def change(record: Path) -> None:
+        (record / name).unlink(missing_ok=True)
+        (record / name).write_bytes(content)
+
+    return change
+
+
+def removed(name: str) -> Callable[[Path], None]:
+    return lambda record: (record / name).unlink()
+
+
+def edited(old: str, new: str) -> Callable[[Path], None]:
+    def change(record: Path) -> None:
+        text = (record / "manifest.json").read_text()
+        assert old in text
+        (record / "manifest.json").write_text(text.replace(old, new))
+
+    return change
+
+
+def made_fifo(record: Path) -> None:
+    (record / "stdout.zst").unlink()
+    os.mkfifo(record / "stdout.zst")
+
+
+def linked(record: Path) -> None:
+    (record / "stdout.zst").unlink()
+    (record / "stdout.zst").symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (replaced("stdout.zst", b"0ut"), ["12.0 stdout.zst corrupt"]),
+        (replaced("stdout.zst", b""), ["12.0 stdout.zst corrupt"]),
+        (removed("stdout.zst"), ["12.0 stdout.zst missing"]),
+        (made_fifo, ["12.0 stdout.zst unreadable"]),
+        (linked, ["12.0 stdout.zst unreadable"]),
+        (removed("nodes/n2.json"), ["12.0 nodes/n2.json missing"]),
+        (replaced("nodes/n2.json", b"{"), ["12.0 nodes/n2.json corrupt"]),
+        (
+            replaced("nodes/n2.json", b'{"schema":1,"node":"n1","job_id":"12","attempt":0}'),
+            ["12.0 nodes/n2.json corrupt"],
+        ),
+        (replaced("nodes/core", b""), ["12.0 nodes/core extra"]),
+        (replaced("stderr.zst", b""), ["12.0 stderr.zst extra"]),
+        (removed("manifest.json"), ["12.0 manifest.json missing"]),
+        (replaced("manifest.json", b"[]"), ["12.0 manifest.json corrupt"]),
+        (replaced("manifest.json", b"[" * 100_000), ["12.0 manifest.json corrupt"]),
+        (edited('"job_id":"12"', '"job_id":"13"'), ["12.0 manifest.json corrupt"]),
+        # What a user may write into their own manifest opens no other file.
+        (
+            edited('"name":"script"', '"name":"../../../../../../etc/passwd"'),
+            ["12.0 manifest.json corrupt", "12.0 script extra"],
+        ),
+        (edited('"n2"', '"../n2"'), ["12.0 manifest.json corrupt"]),
+    ],
+)
+def test_a_fault_is_found(archive: Archive, record: Path, change: Callable[[Path], None], found: list[str]) -> None:
+    change(record)
+    assert faults(archive) == found
+
+
+def test_a_file_that_was_never_finished_is_extra_once_nobody_can_be_at_it(archive: Archive, record: Path) -> None:
+    new = record / ".stdout.zst.4711.new"
+    new.write_bytes(b"o")
+    assert faults(archive) == []
+    age(record, NOW_S - 80_000)
+    os.utime(new, (1, 1))
+    assert faults(archive) == ["12.0 .stdout.zst.4711.new extra"]
+
+
+def test_a_running_attempt_lacks_nothing_yet(archive: Archive) -> None:
+    path = archive.put(1, state="running", nodes=("n1", "n2"))
+    (path / "nodes" / "n2.json").unlink()
+    assert faults(archive) == []

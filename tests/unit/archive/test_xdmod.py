@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts as XDMoD's ingest_jobscripts.py looks for them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+
+import pytest
+
+from stepguard.archive.xdmod import SCRIPT_MAX_BYTES, export
+from unit.archive.stored import DAY_S, Archive
+
+MIDNIGHT_S = datetime.datetime(2026, 11, 29, tzinfo=datetime.UTC).timestamp()
+# The pattern of ubccr/supremm.
+XDMOD = re.compile(r"^(([0-9]*)(?:\[(\d+)?\])?)\.savescript")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "archive")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "xdmod"
+
+
+def exported(target: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+
+
+def test_each_job_lies_under_its_day(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S - 1, end_s=MIDNIGHT_S + 1, script=b"one")
+    archive.put(13, start_s=MIDNIGHT_S, end_s=MIDNIGHT_S + 1, script=b"two")
+    done = export(archive.cluster, target, "start")
+    assert (done.written, done.unchanged) == (2, 0)
+    assert exported(target) == {"20261128/12.savescript": b"one", "20261129/13.savescript": b"two"}
+    assert all(XDMOD.match(path.name) for path in target.glob("*/*"))
+
+
+def test_by_the_day_of_the_end_what_runs_is_left_out(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S - 1, end_s=MIDNIGHT_S + 1)
+    archive.put(13, start_s=MIDNIGHT_S - 1, state="running")
+    export(archive.cluster, target, "end")
+    assert list(exported(target)) == ["20261129/12.savescript"]
+
+
+def test_again_nothing_is_written_but_what_has_changed(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S)
+    archive.put(13, start_s=MIDNIGHT_S)
+    export(archive.cluster, target, "start")
+    before = (target / "20261129/12.savescript").stat()
+    (target / "20261129/13.savescript").write_bytes(b"damaged")
+    done = export(archive.cluster, target, "start")
+    assert (done.written, done.unchanged) == (1, 1)
+    after = (target / "20261129/12.savescript").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert exported(target)["20261129/13.savescript"] == b"#!/bin/sh\ntrue\n"
+
+
+def test_a_long_script_is_cut_where_xdmod_cuts_it(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S, script=b"#" * 100_000)
+    export(archive.cluster, target, "start")
+    assert exported(target)["20261129/12.savescript"] == b"#" * 65_535
+    assert SCRIPT_MAX_BYTES == 65_535
+
+
+def test_of_a_requeued_job_the_last_attempt_of_the_day_counts(archive: Archive, target: Path) -> None:
+    for attempt, script in ((10, b"ten"), (2, b"two"), (0, b"zero")):
+        archive.put(12, attempt=attempt, start_s=MIDNIGHT_S + attempt, script=script)
+    export(archive.cluster, target, "start")
+    assert exported(target) == {"20261129/12.savescript": b"ten"}
+
+
+def test_an_interactive_job_has_no_script_and_a_broken_record_stops_nothing(archive: Archive, target: Path) -> None:
+    (archive.put(12, start_s=MIDNIGHT_S) / "script").unlink()
+    (archive.put(13, start_s=MIDNIGHT_S) / "manifest.json").write_text("{")
+    forged = archive.put(14, start_s=MIDNIGHT_S) / "manifest.json"
+    forged.write_text(forged.read_text().replace(f'"start_s":{MIDNIGHT_S}', '"start_s":1e300'))
+    archive.put(15, start_s=MIDNIGHT_S)
+    done = export(archive.cluster, target, "start")
+    assert (done.written, done.unreadable) == (1, 1)
+    assert list(exported(target)) == ["20261129/15.savescript"]
+
+
+def test_older_days_may_be_left_alone(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S - 5 * DAY_S)
+    archive.put(13, start_s=MIDNIGHT_S)
+    export(archive.cluster, target, "start", datetime.date(2026, 11, 27))
+    assert list(exported(target)) == ["20261129/13.savescript"]
+
+
+def test_others_cannot_read_what_is_exported(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S)
+    export(archive.cluster, target, "start")
+    assert (target / "20261129/12.savescript").stat().st_mode & 0o007 == 0

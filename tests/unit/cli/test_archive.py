@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard archive`: the words of the command line, and what it says."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepguard.cli.archive import command
+from stepguard.errors import StepguardError, UsageError
+from unit.archive.stored import DAY_S, Archive
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "stepguard.toml").write_text(f'[archive]\ndir = "{tmp_path}/archive"\n')
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(tmp_path / "stepguard.toml"))
+    return Archive(tmp_path / "archive")
+
+
+def put_old_and_young(archive: Archive) -> tuple[Path, Path]:
+    ago = [time.time() - days * DAY_S for days in (91, 1)]
+    old, young = (archive.put(number, start_s=end_s - 60, end_s=end_s) for number, end_s in enumerate(ago, 1))
+    return old, young
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments, standalone_mode=False)
+
+
+def run(*arguments: str) -> str:
+    result = invoke(*arguments)
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def test_prune_says_first_and_deletes_with_yes(archive: Archive) -> None:
+    old, young = put_old_and_young(archive)
+    assert run("prune", "--keep", "90d").startswith("would delete 1 records")
+    assert old.exists()
+    assert run("prune", "--keep", "90d", "--yes").startswith("deleted 1 records")
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_prune_in_json(archive: Archive) -> None:
+    old, _ = put_old_and_young(archive)
+    said = json.loads(run("prune", "--keep", "12w", "--max-size", "1T", "--json"))
+    assert (said["schema"], said["dry_run"], said["doomed"], said["deleted"]) == (1, True, [str(old)], [])
+    assert 0 < said["freed_bytes"] < said["total_bytes"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--keep", "90"],
+        ["--keep", "-1d"],
+        ["--keep", "1y"],
+        ["--max-size", "5X"],
+        ["--max-size", "-1"],
+        ["--keep", "٣d"],
+    ],
+)
+def test_prune_refuses_what_it_does_not_understand(archive: Archive, words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        run("prune", *words)
+
+
+@pytest.mark.parametrize(("text", "deleted"), [("0", 2), ("1K", 2), ("1M", 0), ("1GiB", 0), ("1TB", 0)])
+def test_sizes(archive: Archive, text: str, deleted: int) -> None:
+    put_old_and_young(archive)
+    assert run("prune", "--max-size", text).startswith(f"would delete {deleted} records")
+
+
+def test_verify_lists_faults_and_fails(archive: Archive) -> None:
+    old, _ = put_old_and_young(archive)
+    assert invoke("verify").return_value == 0
+    (old / "stdout.zst").write_bytes(b"")
+    (old / "\x1b[2Jevil").write_bytes(b"")
+    result = invoke("verify")
+    assert result.return_value == 1
+    assert f"corrupt: {old}/stdout.zst: " in result.output
+    assert "\x1b" not in result.output
+    assert result.output.endswith("2 records, 2 faults\n")
+    said = json.loads(invoke("verify", "--json").output)
+    assert [(fault["file"], fault["kind"]) for fault in said["damaged"]] == [
+        ("stdout.zst", "corrupt"),
+        ("\x1b[2Jevil", "extra"),
+    ]
+
+
+def test_export_for_xdmod(archive: Archive, tmp_path: Path) -> None:
+    put_old_and_young(archive)
+    assert run("export-xdmod", str(tmp_path / "out")) == "2 scripts written, 0 were there\n"
+    assert run("export-xdmod", "--since", "3d", str(tmp_path / "out")) == "0 scripts written, 1 were there\n"
+    (archive.root / "other" / "2026").mkdir(parents=True)
+    with pytest.raises(UsageError, match="lab, other"):
+        run("export-xdmod", str(tmp_path / "out"))
+    assert run("export-xdmod", "--cluster", "lab", str(tmp_path / "out")) == "0 scripts written, 2 were there\n"
+
+
+def test_rebuild_the_index(archive: Archive) -> None:
+    put_old_and_young(archive)
+    assert run("rebuild-index") == "2 records are in the index\n"
+
+
+def test_without_an_archive_it_says_what_to_do(archive: Archive) -> None:
+    archive.root.rmdir()
+    with pytest.raises(StepguardError, match="run this as root"):
+        run("verify")
