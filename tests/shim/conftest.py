@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from shim import listeners
 from shim.built import Shim, build
+from shim.compiling import compiled
+from shim.delivering import Place
 
 
 @pytest.fixture(scope="session", params=["plain", "sanitized"])
@@ -35,3 +38,15 @@ def job(tmp_path: Path) -> Path:
         "export A=1\nsrun -n4 ./train --epochs 90\nsrun ./after\n"
     )
     return script
+
+
+@pytest.fixture(scope="session")
+def wire_host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that speaks to an agent, under the sanitizers."""
+    return compiled(tmp_path_factory.mktemp("wire"), "wire_host")
+
+
+@pytest.fixture
+def place(wire_host: Path) -> Iterator[Place]:
+    with listeners.short_directory() as directory:
+        yield Place(directory, wire_host)
