@@ -9,5 +9,6 @@ job           a guarded step that meets a fault; programs/ring of tests/live  jo
 
 instructions  a user without the option: client instructions            wall   the same: wall time
 start         the start of a guarded step, and where its time goes      scale  a hundred nodes
-recovery      from the fault to the next attempt, phase by phase
+recovery      from the fault to the next attempt, phase by phase       hooks  prolog and epilog
+agent         what a node's agent takes, and how much it takes in
 """

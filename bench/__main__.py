@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import environment, instructions, recovery, scale, start, wall
+from bench import agent, environment, hooks, instructions, recovery, scale, start, wall
 from bench.site import REPOSITORY, Site
 from bench.table import Row, table
 from lab import LabError
@@ -25,6 +25,8 @@ _PARTS = {
     "start": start.measure,
     "recovery": recovery.measure,
     "scale": scale.measure,
+    "hooks": hooks.measure,
+    "agent": agent.measure,
 }
 # Minutes long: only where the command line names it.
 _LONG_PARTS = {"requeue": recovery.measure_requeue}

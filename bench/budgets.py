@@ -11,26 +11,28 @@ from bench.figures import Figure
 
 @dataclass(frozen=True)
 class Budget:
-    """A bound on the median of a row: of its value, or of what it is over its base."""
+    """A bound on the median of a row: of its value, of what it is over its base, or of its ratio to that."""
 
     limit: float
     over_base: bool
     source: str
+    ratio: bool = False
 
-    def judged(self, value: Figure, over: Figure | None) -> Figure:
+    def judged(self, value: Figure, over: Figure | None, ratio: Figure | None) -> Figure:
         """The figure that the budget bounds. Raises ValueError when the row has none."""
-        chosen = over if self.over_base else value
+        chosen = ratio if self.ratio else over if self.over_base else value
         if chosen is None:
             raise ValueError("this budget needs a base")
         return chosen
 
-    def met(self, value: Figure, over: Figure | None) -> bool:
+    def met(self, value: Figure, over: Figure | None, ratio: Figure | None) -> bool:
         """Whether the median keeps within the budget."""
-        return self.judged(value, over).median <= self.limit
+        return self.judged(value, over, ratio).median <= self.limit
 
 
 _DESIGN = "design, section 7: "
 _SPLICE = "issue 3 (splice), "
+_RECORD = "issue 4 (records), Speed: "
 
 SRUN_INSTRUCTIONS = Budget(60_000, True, _DESIGN + "srun without the option")
 SBATCH_INSTRUCTIONS = Budget(120_000, True, _DESIGN + "sbatch without the option")
@@ -41,3 +43,7 @@ GPU_RECOVERY_S = Budget(2, False, _DESIGN + "GPU fault → the same")
 SPLICE_S = Budget(7, False, _SPLICE + "Must hold: fault → the step runs again with the same ranks")
 SPLICE_AFTER_DECISION_S = Budget(2, False, _SPLICE + "Speed: decision → all tasks of the new attempt running")
 HUNDRED_NODES_S = Budget(10, False, _SPLICE + "Must hold: recovery of 100 nodes, by splice and by spare")
+HOOKS_RATIO = Budget(1.05, False, _DESIGN + "prolog and epilog, whole job", ratio=True)
+HOOKS_RPCS = Budget(0, True, _DESIGN + "RPCs to slurmctld from hooks")
+AGENT_MIB = Budget(60, False, _DESIGN + "agent")
+AGENT_IDLE_PERCENT = Budget(0.2, False, _DESIGN + "agent, of a core idle")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import Cluster
+from lab.configuration import Settings
 from lab.processes import run_here
 from lab.roots import PREFIX
 
@@ -33,6 +34,17 @@ class Site:
     def lab(self, nodes: int, gpus_per_node: int = 0, plugstack: str = PLUGSTACK) -> Cluster:
         """A cluster that has the product; not started yet."""
         return Cluster(nodes, gpus_per_node, plugstack=plugstack, prefix=self.product)
+
+    def lab_with_agents(self, nodes: int, slurm_conf: Settings | None = None, cpus_per_node: int = 8) -> Cluster:
+        """The same with an agent on each node; `slurm_conf` may say which prolog and epilog there are."""
+        return Cluster(
+            nodes,
+            slurm_conf=slurm_conf,
+            plugstack=PLUGSTACK,
+            prefix=self.product,
+            cpus_per_node=cpus_per_node,
+            agents="",
+        )
 
 
 def compile_bare() -> Path:

@@ -37,7 +37,7 @@ class Row:
     @property
     def met(self) -> bool | None:
         """Whether it keeps within its budget; None without one."""
-        return None if self.budget is None else self.budget.met(self.value, self.over)
+        return None if self.budget is None else self.budget.met(self.value, self.over, self.ratio)
 
     def as_record(self) -> dict[str, Any]:
         """The row for JSON, with all samples."""
@@ -49,7 +49,12 @@ class Row:
             **_record("over_base", self.over),
             **_record("ratio", self.ratio),
             "budget": self.budget
-            and {"limit": self.budget.limit, "over_base": self.budget.over_base, "source": self.budget.source},
+            and {
+                "limit": self.budget.limit,
+                "over_base": self.budget.over_base,
+                "ratio": self.budget.ratio,
+                "source": self.budget.source,
+            },
             "met": self.met,
         }
 
@@ -91,12 +96,18 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.unit,
         "" if row.over is None else shown(row.over, row.unit, signed=True),
         "" if row.ratio is None else shown(row.ratio, "ratio"),
-        "" if budget is None else f"{'+' if budget.over_base else ''}{number(budget.limit, row.unit)} {row.unit}",
+        "" if budget is None else _bound(budget, row.unit),
         {None: "", True: "met", False: "MISSED"}[row.met],
     )
 
 
-_DIGITS = {"Ir": 0, "ms": 1, "s": 2, "MiB": 1, "ratio": 3, "%": 2}
+def _bound(budget: Budget, unit: str) -> str:
+    if budget.ratio:
+        return f"ratio {number(budget.limit, 'ratio')}"
+    return f"{'+' if budget.over_base else ''}{number(budget.limit, unit)} {unit}"
+
+
+_DIGITS = {"Ir": 0, "ms": 1, "s": 2, "MiB": 1, "ratio": 3, "%": 2, "RPCs": 0, "/s": 0}
 
 
 def number(value: float, unit: str, signed: bool = False) -> str:

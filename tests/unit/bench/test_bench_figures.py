@@ -9,6 +9,7 @@ import pytest
 
 from bench.budgets import Budget
 from bench.figures import difference, figure, ratio
+from bench.hooks import times
 from bench.instructions import total
 from bench.journals import by_attempt
 from bench.phases import Bounds, phases, rows
@@ -52,11 +53,20 @@ def test_a_budget_of_the_value_needs_no_base() -> None:
         _ = Row("part", "what", "s", figure([1]), budget=Budget(4, True, "here")).met
 
 
+def test_a_budget_may_bound_the_ratio_to_the_base() -> None:
+    def met(samples: list[float]) -> bool | None:
+        bound = Budget(1.05, False, "here", ratio=True)
+        return Row("part", "what", "ms", figure(samples), figure([100, 200, 400]), bound).met
+
+    assert met([105, 210, 500]) is True
+    assert met([105, 212, 500]) is False
+
+
 def test_a_record_is_json_and_keeps_all_samples() -> None:
     record = json.loads(json.dumps(Row("part", "what", "s", figure([1, 2]), budget=Budget(4, False, "b")).as_record()))
     assert record["value"] == {"median": 1.5, "min": 1, "max": 2, "samples": [1, 2]}
     assert "ratio" not in record
-    assert record["budget"] == {"limit": 4, "over_base": False, "source": "b"}
+    assert record["budget"] == {"limit": 4, "over_base": False, "ratio": False, "source": "b"}
 
 
 def test_the_table_names_each_part_once_and_says_what_was_missed() -> None:
@@ -123,3 +133,21 @@ def test_the_phases_of_a_recovery_add_up_to_it() -> None:
 def test_a_journal_without_a_resume_is_told_so() -> None:
     with pytest.raises(LabError, match="no event 'start' of attempt 1"):
         phases(by_attempt([{"event": "end", "attempt": 0, "time": 1.0, "decide_s": 0.1}]), 0.0, [])
+
+
+def test_the_times_of_a_job_are_those_of_the_daemons_logs() -> None:
+    controller = """\
+[2026-11-29T21:23:05.300] sched: Allocate JobId=12 NodeList=n1 #CPUs=8 Partition=main
+[2026-11-29T21:23:05.375] sched: Allocate JobId=2 NodeList=n1 #CPUs=8 Partition=main
+"""
+    node = """\
+[2026-11-29T21:23:05.392] Launching batch job 2 for UID 60101
+[2026-11-29T21:23:05.393] debug:  Finished wait for job 2's prolog to complete
+[2026-11-29T21:23:05.429] debug:  Finished wait for job 2's prolog to complete
+[2026-11-29T21:23:05.443] debug:  completed epilog for jobid 2
+[2026-11-29T21:23:06.443] debug:  completed epilog for jobid 21
+"""
+    taken = {what: round(seconds, 3) for what, seconds in times(controller, node, "2").items()}
+    assert taken == {"whole job": 0.068, "until its script is started": 0.017, "epilog": 0.014}
+    with pytest.raises(AssertionError, match="JobId=3 "):
+        times(controller, node, "3")
