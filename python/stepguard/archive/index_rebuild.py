@@ -29,7 +29,6 @@ from stepguard.archive.index_lines import (
 from stepguard.archive.layout import FINDINGS, INDEX, MANIFEST, NODES, ClusterLayout, RecordName
 from stepguard.archive.ownership import OWNER_ONLY, Ownership
 from stepguard.archive.plain_files import MANIFEST_MAX_BYTES, read_manifest, read_plain
-from stepguard.archive.reading_types import checked
 from stepguard.records.manifest import MalformedRecord, node_from
 
 _FINDINGS_MAX_BYTES = 16 << 20
@@ -100,7 +99,7 @@ def _entry(directory: Path, path: str, name: RecordName) -> Entry | None:
     except FileNotFoundError:
         return _node_only(directory, path)
     try:
-        return entry_of(path, checked(read_manifest(directory / MANIFEST)), uid, _count_findings(directory))
+        return entry_of(path, read_manifest(directory / MANIFEST), uid, _count_findings(directory))
     except (MalformedRecord, OSError):
         ids = (str(name.key.job_id), str(name.key.job_id), name.key.attempt)
         return Entry(path, None, None, "damaged", "", *ids, "", "", "", "", 0, 0, uid)
@@ -111,7 +110,7 @@ def _node_only(directory: Path, path: str) -> Entry | None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for part in sorted((directory / NODES).iterdir()):
             with contextlib.suppress(MalformedRecord, ValueError, OSError):
-                record = checked(node_from(read_plain(part, MANIFEST_MAX_BYTES).decode()))
+                record = node_from(read_plain(part, MANIFEST_MAX_BYTES).decode())
                 return entry_of_node(path, record, part.lstat().st_uid)
     return None
 

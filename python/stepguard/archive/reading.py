@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from stepguard.archive import local_cluster
 from stepguard.archive.index_lines import Entry
 from stepguard.archive.index_reading import look_up
 from stepguard.archive.layout import MANIFEST, NODES, ClusterLayout, RecordName, clusters
@@ -61,6 +62,7 @@ def find(archive: Path, job_id: str, attempt: int | None = None, cluster: str = 
     raise NoRecord(what, where, _HIDDEN if hidden else _UNKNOWN)
 
 
+_CONFIGURED = "[archive] dir in the configuration says where it is"
 _HIDDEN = "there is one, but it is another user's"
 _UNKNOWN = (
     "its node may not have written it yet, it may be another user's, have been pruned, or be older than the archive"
@@ -68,25 +70,28 @@ _UNKNOWN = (
 
 
 def layouts_of(archive: Path, cluster: str = "") -> list[ClusterLayout]:
-    """The clusters of an archive that are to be looked into. Raises StepguardError when there is none to be seen."""
-    advice = "[archive] dir in the configuration names the archive"
+    """The clusters of an archive that are to be looked into. Raises StepguardError when there is none to be seen.
+
+    Who may not list the archive sees the cluster that they are on.
+    """
     try:
-        if cluster:
-            try:
-                layout = ClusterLayout.of(archive, cluster)
-            except ValueError as error:
-                raise UsageError(str(error)) from error
-            found = [layout] if layout.root.is_dir() else []
-        elif not archive.is_dir():
-            raise StepguardError("no archive here", str(archive), advice)
-        else:
-            found = clusters(archive)
+        if not archive.is_dir():
+            raise StepguardError("no archive here", str(archive), _CONFIGURED)
+        found = [] if cluster else clusters(archive)
     except PermissionError as error:
-        advice = "name the cluster with --cluster" if not cluster else "it must be open to all (0711)"
-        raise StepguardError("the archive cannot be read", f"{archive}: {error.strerror}", advice) from error
+        if not os.access(archive, os.X_OK):
+            raise StepguardError("the archive cannot be entered", str(archive), "it must be open to all") from error
+        found = []
+        cluster = os.environ.get("SLURM_CLUSTER_NAME") or local_cluster.name()
+    if cluster:
+        try:
+            layout = ClusterLayout.of(archive, cluster)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        found = [layout] if layout.root.is_dir() else []
     if not found:
-        what = f"no records of cluster {cluster}" if cluster else "the archive is empty"
-        raise StepguardError(what, str(archive), f"{advice}; nothing may have been kept yet")
+        what = f"no records of cluster {cluster}" if cluster else "no records"
+        raise StepguardError(what, str(archive), f"none may have been kept yet; {_CONFIGURED}")
     return found
 
 
@@ -145,7 +150,7 @@ def _named(layout: ClusterLayout, day: Path, number: int) -> Sequence[tuple[Reco
 def _readable(record: Path) -> bool:
     """Whether the caller may read it; one without a manifest, whether its nodes' parts can be listed."""
     manifest = record / MANIFEST
-    return os.access(manifest, os.R_OK) if manifest.exists() else os.access(record / NODES, os.R_OK)
+    return os.access(manifest if manifest.exists() else record / NODES, os.R_OK, effective_ids=True)
 
 
 def _order(record: Record) -> tuple[int, int, int, float]:

@@ -22,7 +22,6 @@ from stepguard.archive.layout import (
     is_safe_name,
 )
 from stepguard.archive.plain_files import MANIFEST_MAX_BYTES, open_plain, read_manifest, read_plain
-from stepguard.archive.reading_types import checked
 from stepguard.archive.reading_zst import Damaged, decompressed
 from stepguard.errors import StepguardError
 from stepguard.records.manifest import (
@@ -37,6 +36,8 @@ from stepguard.records.manifest import (
 from stepguard.slurm.hostlist import expand
 
 _TEXT_MAX_BYTES = 16 << 20
+# In the year 9999.
+_LAST_TIME_S = 253_000_000_000
 _T = TypeVar("_T")
 
 
@@ -73,12 +74,14 @@ class Record:
         """When it started, as far as anything tells."""
         if self.manifest is not None:
             return self.manifest.start_s
-        return self.entry.start_s if self.entry else None
+        if self.entry is not None:
+            return self.entry.start_s
+        return min((part.start_s for part in self.nodes if part.start_s is not None), default=None)
 
     @cached_property
     def manifest(self) -> Manifest | None:
         """None where the lead node has not written one, or it cannot be read."""
-        return self._read(MANIFEST, lambda path: checked(read_manifest(path)), "the first node of the job wrote none")
+        return self._read(MANIFEST, read_manifest, "the first node of the job wrote none")
 
     @cached_property
     def nodes(self) -> list[NodeRecord]:
@@ -207,7 +210,7 @@ def _no_constant(name: str) -> None:
 
 def _node(path: Path) -> NodeRecord:
     try:
-        return checked(node_from(read_plain(path, MANIFEST_MAX_BYTES).decode()))
+        return node_from(read_plain(path, MANIFEST_MAX_BYTES).decode())
     except (TypeError, AttributeError, RecursionError) as error:
         raise MalformedRecord(str(error)) from error
 
@@ -220,8 +223,9 @@ def _environment(path: Path) -> dict[str, str]:
 
 
 def _finding(line: dict[str, Any]) -> FindingRecord | None:
-    try:
-        names = FindingRecord.__dataclass_fields__
-        return checked(FindingRecord(**{name: value for name, value in line.items() if name in names}))
-    except (TypeError, MalformedRecord):
+    time_s = line.pop("time_s", None)
+    texts = {name: value for name, value in line.items() if name in FindingRecord.__dataclass_fields__}
+    if not {"code", "text"} <= texts.keys() or not all(isinstance(value, str) for value in texts.values()):
         return None
+    known = isinstance(time_s, int | float) and abs(time_s) < _LAST_TIME_S
+    return FindingRecord(**texts, time_s=float(time_s) if known else None)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import types
 import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 SCHEMA = 1
+_MAX_NUMBER = 1e18  # neither NaN nor infinity is below it, and no time or size above
 _Record = TypeVar("_Record")
 
 
@@ -249,5 +249,5 @@ def _fits(value: Any, wanted: Any) -> bool:
     if origin is types.UnionType:
         return any(_fits(value, part) for part in parts)
     if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER < value < _MAX_NUMBER
     return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
