@@ -18,17 +18,27 @@ from stepguard.records.manifest import FindingRecord, Manifest, Missing, NodeRec
 from stepguard.records.spool import AttemptKey
 
 FINDINGS_MAX = 1000
+CLOCK_SET = "clock-set"
 _BEGINNINGS = ("prolog", "batch", "step_start")
+# What the agent says in `closed`, the last message of an attempt that did not tell its end.
+_WHY_CLOSED = {
+    "reboot": "the node was started anew in the middle of it",
+    "superseded": "a later attempt of the job began here, and none told of the end of this one",
+    "no-epilog": "its batch script ended, and no epilog told of its end",
+    "": "no epilog told of its end",
+}
 
 
 class Folded(NamedTuple):
     """A node's part, and on the lead node the manifest, still without files. `events` are what they were made of.
+    `cluster` is "" where no hook told it.
 
     `since_s` is the time whose day the record lies under: the start of the attempt, else the first that is known of it.
     `begins`: the messages tell how the attempt began; without, they are what came after a record was finished.
     """
 
     events: list[Event]
+    cluster: str
     node: NodeRecord
     manifest: Manifest | None
     uid: int | None
@@ -37,7 +47,7 @@ class Folded(NamedTuple):
     begins: bool
 
 
-def fold(messages: Iterable[Message], key: AttemptKey, cluster: str, here: str, over: bool) -> Folded:
+def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) -> Folded:
     """`here` names the node where no message does, `over` says that no more messages will come."""
     timeline = in_order(messages)
     events = timeline.events
@@ -54,6 +64,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, cluster: str, here: str, 
     uid, gid = job.owner(events)
     folded = Folded(
         events,
+        job.cluster_name(environments),
         node,
         None,
         uid,
@@ -64,7 +75,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, cluster: str, here: str, 
     text, nodes = job.node_list(events, environments)
     if not _is_lead(node.node, events, nodes):
         return folded
-    return folded._replace(manifest=_manifest(folded, cluster, key, environments, text, nodes))
+    return folded._replace(manifest=_manifest(folded, key, environments, text, nodes))
 
 
 def _is_lead(node: str, events: Sequence[Event], nodes: Sequence[str]) -> bool:
@@ -79,15 +90,13 @@ def _state(events: Sequence[Event], over: bool) -> tuple[str, str]:
         return "running", ""
     begun = [event.boot for event in events if event.kind in _BEGINNINGS]
     ended = [event.boot for event in events if event.kind == "epilog"]
-    if begun and ended and max(ended) > max(begun):
-        return "lost", "the node was started anew in the middle of it"
-    if ended:
+    closed = next((wire.text(event.fields, "why") for event in events if event.kind == "closed"), "")
+    rebooted = begun and ended and max(ended) > max(begun)  # the epilog of a job whose node came back
+    if ended and not rebooted:
         return "ended", ""
-    if closed := [event for event in events if event.kind == "closed"]:
-        return "lost", wire.text(closed[0].fields, "why") or "it was never told to have ended"
     if any(event.kind == "step_end" and step_of(event) == "batch" for event in events):
         return "ended", ""
-    return "lost", "no epilog told of its end"
+    return "lost", _WHY_CLOSED.get("reboot" if rebooted else closed, closed)
 
 
 def _start_s(events: Sequence[Event], environments: job.Environments) -> float | None:
@@ -129,23 +138,23 @@ def _findings(events: Sequence[Event], node: NodeRecord, clock_steps_s: Sequence
             time_s=event.at_s,
             node=node.node,
             step_id=step_of(event),
-            about=wire.text(event.fields, "about"),
+            about=wire.text(event.fields, "variable"),
         )
         for event in events
         if event.kind == "finding"
     ]
     for step_s in clock_steps_s:
         text = f"the node's clock was set by {step_s:+.1f} s during the job; times count on from before"
-        found.append(FindingRecord("clock-set", text, None, node.node))
+        found.append(FindingRecord(CLOCK_SET, text, None, node.node))
     return found[:FINDINGS_MAX]
 
 
 def _manifest(
-    folded: Folded, cluster: str, key: AttemptKey, environments: job.Environments, node_list: str, nodes: list[str]
+    folded: Folded, key: AttemptKey, environments: job.Environments, node_list: str, nodes: list[str]
 ) -> Manifest:
     node, kinds = folded.node, {event.kind for event in folded.events}
     batch = bool(kinds & {"batch", "output"}) or any(step.step_id == "batch" for step in node.steps)
-    found = Manifest(cluster, node.job_id, node.attempt, "batch" if batch else "interactive", node.state)
+    found = Manifest(folded.cluster, node.job_id, node.attempt, "batch" if batch else "interactive", node.state)
     for name, value in {**job.facts(environments), **job.array_and_het(environments, key.job_id)}.items():
         setattr(found, name, value)
     found.work_dir = found.work_dir or _output_work_dir(folded.events)

@@ -96,9 +96,9 @@ def node_name(events: Sequence[Event]) -> str:
     return next((name for name in names if is_safe_name(name)), "")
 
 
-def cluster_name(events: Sequence[Event]) -> str:
+def cluster_name(environments: Environments) -> str:
     """The cluster as slurmd named it to a hook; "" where no hook ran."""
-    name = Environments.of(events).hooks.get("SLURM_CLUSTER_NAME", "")
+    name = environments.hooks.get("SLURM_CLUSTER_NAME", "")
     return name if is_safe_name(name) else ""
 
 

@@ -12,6 +12,7 @@ from stepguard.records.manifest import Exit, Missing, StepRecord
 # Bounds on one record: a job may start steps in a loop for days. Of more, the first and the last are kept.
 STEPS_MAX = 5000
 EXITS_MAX = 65536
+ENDS_OF_STEPS = "ends of steps"
 # Slurm's words for steps without a number.
 NAMED_STEPS = ("batch", "extern", "interactive")
 
@@ -52,6 +53,12 @@ def step_of(event: Event) -> str:
 def decode_status(status: int) -> tuple[int, int]:
     """Exit status and signal out of what wait(2) gives."""
     return (status >> 8) & 0xFF, status & 0x7F
+
+
+def missing_ends(lost: Sequence[str]) -> Missing:
+    """What to say of steps that were lost."""
+    named = ", ".join(lost[:20]) + (", …" if len(lost) > 20 else "")
+    return Missing(ENDS_OF_STEPS, f"{len(lost)} have not told theirs: {named}")
 
 
 def _start(step: StepRecord, event: Event) -> Iterable[Missing]:
@@ -95,8 +102,7 @@ def _exits(event: Event, step_start_s: float | None) -> Iterable[Exit]:
 def _bounded(steps: list[StepRecord], missing: list[Missing]) -> tuple[list[StepRecord], list[Missing]]:
     lost = [step.step_id for step in steps if step.state == "lost"]
     if lost:
-        named = ", ".join(lost[:20]) + (", …" if len(lost) > 20 else "")
-        missing.append(Missing("ends of steps", f"{len(lost)} have not told theirs: {named}"))
+        missing.append(missing_ends(lost))
     if len(steps) > STEPS_MAX:
         missing.append(Missing("steps", f"the first and the last of {len(steps)} are kept, {STEPS_MAX} together"))
         steps = steps[: STEPS_MAX // 2] + steps[-(STEPS_MAX // 2) :]

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that brings records from the spool into the archive, and alone touches the archive's file system.
+
+Nothing is lost while the archive is missing, full, read-only or hung: what is not in it, synced, stays in the spool.
+Nor is anything lost by a SIGKILL at any instant: all that it does it can do again. So it handles no signal.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepguard.archive import record, spooled
+from stepguard.archive.due import SET_ASIDE_TRIES, Due, Seen
+from stepguard.archive.word import Word
+from stepguard.records.spool import AttemptKey, SpoolLayout, forget
+
+if TYPE_CHECKING:
+    from stepguard.archive.ownership import Ownership
+    from stepguard.archive.redaction import Redactor
+
+_LOOK_S = 1.0
+_BACKOFF_MIN_S, _BACKOFF_MAX_S = 1.0, 300.0
+# Of the archive as a whole, and not of one record.
+_ARCHIVE_ERRORS = {
+    errno.ENOSPC,
+    errno.EROFS,
+    errno.EIO,
+    errno.ESTALE,
+    errno.ENOTCONN,
+    errno.ETIMEDOUT,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENODEV,
+    errno.ENFILE,
+    errno.EMFILE,
+    errno.ENOMEM,
+}
+
+
+class Archiver:
+    """`tell` writes a line for the journal."""
+
+    def __init__(
+        self, layout: SpoolLayout, archive: Path, redactor: Redactor, ownership: Ownership, tell: Callable[[str], None]
+    ) -> None:
+        self._archive = archive
+        self._redactor = redactor
+        self._ownership = ownership
+        self._tell = tell
+        self._due = Due(layout)
+        self._word = Word(layout.archiver_word)
+        self._here = os.uname().nodename.partition(".")[0]
+        self._backoff_s = 0.0
+        self._retry_at_s = 0.0
+
+    def run(self) -> None:
+        """Goes on until whoever started it is gone, for there is a new archiver then."""
+        parent = os.getppid()
+        while os.getppid() == parent:
+            begun_s = time.monotonic()
+            if begun_s >= self._retry_at_s:
+                self._round(begun_s)
+            time.sleep(max(_LOOK_S - (time.monotonic() - begun_s), 0.0))
+
+    def _round(self, begun_s: float) -> None:
+        """Archives what is due, for as long as it is time to look again."""
+        due = self._due.look()
+        backlog = self._due.backlog
+        for key, seen in due:
+            self._word.state("busy", str(key), backlog=backlog)
+            backlog -= seen.is_complete
+            if not self._archived(key, seen):
+                self._word.state("waiting", backlog=self._due.backlog)
+                return
+            if time.monotonic() - begun_s >= _LOOK_S:
+                return
+        self._word.state("idle", backlog=self._due.backlog, set_aside=self._due.set_aside)
+
+    def _archived(self, key: AttemptKey, seen: Seen) -> bool:
+        """Archives one attempt; False when the archive is to be left alone for a while."""
+        try:
+            spool = spooled.read(seen.directory)
+            if spool.messages or spool.damaged:
+                record.write(record.prepare(key, spool, self._redactor, self._here), self._archive, self._ownership)
+            self._due.done(key, spool.is_complete and forget(seen.directory, spool.names))
+        except FileNotFoundError as error:
+            return self._failed(key, error, not self._archive.is_dir())
+        except OSError as error:
+            return self._failed(key, error, error.errno in _ARCHIVE_ERRORS or error.filename == str(self._archive))
+        except Exception as error:  # noqa: BLE001  one bad record must not keep back all others
+            return self._failed(key, error, False)
+        if self._backoff_s:
+            self._tell(f"the archive {self._archive} takes records again")
+        self._backoff_s = 0.0
+        self._word.succeeded()
+        return True
+
+    def _failed(self, key: AttemptKey, error: Exception, is_archives: bool) -> bool:
+        what = f"{error.strerror or error}: {error.filename or ''}" if isinstance(error, OSError) else repr(error)
+        if not is_archives:
+            if self._due.failed(key) == SET_ASIDE_TRIES:
+                trace = "".join(traceback.format_exception(error))
+                self._tell(f"job {key} cannot be archived, and is set aside: {what}\n{trace}")
+            return True
+        if not self._backoff_s:
+            self._tell(f"the archive {self._archive} takes nothing: {what}; the records stay in the spool")
+        self._backoff_s = min(max(2 * self._backoff_s, _BACKOFF_MIN_S), _BACKOFF_MAX_S)
+        self._retry_at_s = time.monotonic() + self._backoff_s
+        self._word.failed(what)
+        return False
+
+
+def hold(layout: SpoolLayout) -> int:
+    """Waits until no other archiver works on this spool: an old one may hang in the archive for hours.
+
+    The lock is held while the returned descriptor is open. Raises OSError.
+    """
+    path = layout.root / "archiver.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def say(text: str) -> None:
+    """A message on stderr, which is the agent's journal, with the level that journald takes (sd-daemon(3))."""
+    printable = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+    for line in filter(None, printable.split("\n")):
+        print(f"<4>stepguard archiver: {line}", file=sys.stderr, flush=True)

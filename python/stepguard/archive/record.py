@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt from the spool into the archive. Done twice, or cut short anywhere and done again, it gives the same.
+
+While the attempt runs, its lead node writes script, environment and a manifest that says so. When it is over, each node
+writes its part, the lead the rest; the manifest goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepguard.archive import contents, index, late, local_cluster, place
+from stepguard.archive.contents import Content
+from stepguard.archive.fold import Folded, fold
+from stepguard.archive.index_lines import entry_of
+from stepguard.archive.layout import FINDINGS, MANIFEST, NODES, SCRIPT
+from stepguard.archive.scrub import scrub
+from stepguard.archive.spooled import Spooled
+from stepguard.archive.store import Directory, Writer, write_script
+from stepguard.records import wire
+from stepguard.records.manifest import KeptFile, Manifest, Missing, to_json
+from stepguard.records.spool import AttemptKey
+
+if TYPE_CHECKING:
+    from stepguard.archive.ownership import Ownership
+    from stepguard.archive.redaction import Redactor
+
+_OUTPUTS = ("stdout", "stderr")
+_RESUMES = "resumes"
+_NOTHING = Content(KeptFile())
+
+
+class Prepared(NamedTuple):
+    """All that is to be written of an attempt; `contents` by the names of its files in the manifest."""
+
+    key: AttemptKey
+    folded: Folded
+    contents: Mapping[str, Content]
+    over: bool
+
+    @property
+    def uid(self) -> int:
+        """Whom the record belongs to; root where nothing that root sent told it."""
+        return self.folded.uid or 0
+
+
+def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: str) -> Prepared:
+    """Folds and redacts. `here` is this node's name where no message tells it."""
+    folded = fold(spool.messages, key, here, spool.is_complete)
+    folded.node.missing += spool.damaged
+    if not folded.cluster:
+        folded = folded._replace(cluster=local_cluster.name())
+    batch = next((message.fields for message in spool.messages if message.kind == "batch"), {})
+    known = redactor.secrets(wire.environment(batch.get("environment", b"")))
+    scrub(folded, redactor, known)
+    manifest = folded.manifest
+    found: dict[str, Content] = {}
+    if manifest is not None:
+        manifest.cluster = folded.cluster
+        manifest.missing += spool.damaged
+        found = _contents(manifest, spool, batch, redactor, known)
+        manifest.files = {name: content.kept for name, content in found.items()}
+    return Prepared(key, folded, found, spool.is_complete)
+
+
+def write(prepared: Prepared, archive: Path, ownership: Ownership) -> None:
+    """Puts it into the archive, synced. Raises OSError."""
+    folded = prepared.folded
+    if not prepared.over and folded.manifest is None:
+        return
+    node = folded.node.node
+    attempt = place.Attempt(prepared.key, folded.uid, folded.since_s, folded.begins, leads=folded.manifest is not None)
+    with Directory.top(archive, Writer(node, ownership)) as top, top.made(folded.cluster) as cluster:
+        record, path = place.record_directory(cluster, attempt)
+        with record:
+            if prepared.over:
+                _write_node(record, prepared)
+            manifest = _write_lead(cluster, record, prepared)
+        if manifest is not None:
+            entry = entry_of(path, manifest, prepared.uid, len(folded.node.findings))
+            index.append(cluster.path, node, entry, ownership, sync=prepared.over)
+
+
+def _contents(
+    manifest: Manifest, spool: Spooled, batch: Mapping[str, bytes], redactor: Redactor, known: contents.Known
+) -> dict[str, Content]:
+    found: dict[str, Content] = {}
+    if batch:
+        found["script"] = contents.script(batch, redactor, known)
+        found["environment"] = contents.environment(batch, redactor)
+    if not spool.is_complete:
+        return found
+    for name in _OUTPUTS:
+        if raw := spool.raw.get(name):
+            found[name] = contents.output(name, raw.content, raw.meta, redactor, known)
+    if manifest.kind == "batch":
+        _tell_outputs(found, manifest, spool)
+    if raw := spool.raw.get(_RESUMES):
+        found[_RESUMES], events = contents.resumes(raw.content, raw.meta, redactor, known)
+        manifest.resumes = contents.count_resumes(events, manifest.attempt)
+    for name, content in found.items():
+        if content.stored is None and (name, content.kept.what) != (_RESUMES, "absent"):
+            manifest.missing.append(Missing(name, content.kept.why or f"{content.kept.what}, not read"))
+    if found.get(_RESUMES, _NOTHING).kept.what == "absent":
+        del found[_RESUMES]  # the job has no guarded step
+    return found
+
+
+def _tell_outputs(found: dict[str, Content], manifest: Manifest, spool: Spooled) -> None:
+    """Says of an output that was not read where it went, and why not."""
+    sent = next((message.fields for message in spool.messages if message.kind == "output"), {})
+    shared = bool(sent.get("stdout_id")) and sent.get("stdout_id") == sent.get("stderr_id")
+    if shared and "stdout" in found and "stderr" not in found:
+        found["stderr"] = contents.same_as(wire.text(sent, "stderr"), "stdout")
+    for name in _OUTPUTS:
+        if name not in found:
+            manifest.missing.append(Missing(name, "nothing was read of it"))
+
+
+def _write_node(record: Directory, prepared: Prepared) -> None:
+    part = prepared.folded.node
+    with record.made(NODES) as nodes:
+        there = place.node_in(nodes, part.node)
+        if there is not None and there.state != "running":
+            part = late.complete_node(there, part)
+            prepared.folded.node.findings = part.findings
+        nodes.write(f"{part.node}.json", _line(part), prepared.uid)
+        nodes.sync()
+
+
+def _write_lead(cluster: Directory, record: Directory, prepared: Prepared) -> Manifest | None:
+    """Writes what the lead node writes; its manifest, or None where nothing was to be written."""
+    manifest = prepared.folded.manifest
+    there = place.manifest_in(record)
+    if manifest is None or (there is not None and _is_anothers(there, manifest)):
+        return None
+    findings = prepared.folded.node.findings if prepared.over else []
+    stored = {name: content for name, content in prepared.contents.items() if content.stored is not None}
+    if findings:
+        stored["findings"] = _lines(findings)
+        manifest.files["findings"] = stored["findings"].kept
+    if there is not None and there.state != "running":
+        if not prepared.over:
+            return None  # something late, and more of it may come
+        had = {name for name, file in there.files.items() if file.name} - {"findings"}
+        stored = {name: content for name, content in stored.items() if name not in had}
+        manifest = late.complete_manifest(there, manifest)
+        if findings:
+            manifest.files["findings"] = stored["findings"].kept
+    for content in stored.values():
+        _write_content(cluster, record, content, prepared.uid)
+    record.write(MANIFEST, _line(manifest), prepared.uid)
+    record.sync()
+    return manifest
+
+
+def _is_anothers(there: Manifest, ours: Manifest) -> bool:
+    """Whether another node leads. `sbatch --batch` may choose another than the first, which only that one knows."""
+    return there.lead_node not in ("", ours.lead_node) and not (ours.kind == "batch" and there.kind != "batch")
+
+
+def _write_content(cluster: Directory, record: Directory, content: Content, uid: int) -> None:
+    assert content.stored is not None
+    if content.kept.name == SCRIPT:
+        write_script(cluster, record, SCRIPT, content.stored, content.kept.sha256, uid)
+    else:
+        record.write(content.kept.name, content.stored, uid)
+
+
+def _lines(records: Iterable[object]) -> Content:
+    return contents.stored(KeptFile(what="memory"), FINDINGS, b"".join(_line(record) for record in records))
+
+
+def _line(record: object) -> bytes:
+    return to_json(record).encode("ascii") + b"\n"
