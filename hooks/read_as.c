@@ -82,7 +82,7 @@ static void take_groups(uid_t uid, gid_t gid)
 	free(groups);
 }
 
-/* Not to be taken back; and what root opened for us grows no more than it should. */
+/* Not to be taken back, and out of the owner's debugger; what root opened for us grows no more than it should. */
 static void become(uid_t uid, gid_t gid, uint64_t size_max)
 {
 	const struct rlimit none = { 0, 0 }, size = { size_max, size_max };
@@ -92,7 +92,8 @@ static void become(uid_t uid, gid_t gid, uint64_t size_max)
 	take_groups(uid, gid);
 	if (setrlimit(RLIMIT_CORE, &none) != 0 || setrlimit(RLIMIT_FSIZE, &size) != 0)
 		fail(EXIT_FAULT, "cannot set limits");
-	if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+	if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
 		fail(EXIT_FAULT, "cannot give up root's rights");
 	errno = 0;
 	if (getresuid(&uids[0], &uids[1], &uids[2]) != 0 || getresgid(&gids[0], &gids[1], &gids[2]) != 0)
