@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `stepguard` command.
 
-`supervise` and `watch` run beside every guarded step, so they are reached without click (20 ms of import).
+`supervise` and `watch` run beside every guarded step, and `agent` as long as its node is up, so they are reached
+without click (20 ms of import, 5 MiB).
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ def main() -> int:
         from stepguard.cli.watch import main as watch
 
         return watch(sys.argv[2:])
+    if verb == "agent":
+        from stepguard.cli.agent import main as agent
+
+        return agent(sys.argv[2:])
     from stepguard.cli.group import main as cli
 
     return cli()

@@ -11,9 +11,11 @@ import click
 from stepguard import __version__
 from stepguard.errors import StepguardError
 
-# verb → (module, one line of help). The module has a click command named `command`.
+# verb → (module, one line of help). The module has a click command named `command`. Without help, it is not for people.
 _VERBS = {
+    "agent": ("stepguard.cli.agent", "Run the daemon that takes in the records of a node's jobs."),
     "archive": ("stepguard.cli.archive", "Prune, verify and export the archive of records."),
+    "archiver": ("stepguard.cli.archiver", ""),
     "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
     "nodes": ("stepguard.cli.nodes", "The job's real nodes now."),
     "supervise": ("stepguard.cli.supervise", "Run a guarded step (what srun --auto-resume=1 becomes)."),
@@ -22,7 +24,7 @@ _VERBS = {
 
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_VERBS)
+        return sorted(name for name, (_, text) in _VERBS.items() if text)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _VERBS:
@@ -33,7 +35,7 @@ class _LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(_VERBS.items())])
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_VERBS.items()) if text])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attempts of jobs that are not complete yet on this node: which a message belongs to, and when one is over.
+
+Pure: it knows messages and times, no files. Times are seconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stepguard.agent.message import BEGINNINGS, CLOSED, Message
+from stepguard.records.spool import AttemptKey
+
+# A slurmstepd may tell the end of its step a moment after the epilog; one that was killed never does.
+STEP_END_GRACE_S = 5.0
+LATE_GRACE_S = 5.0
+# Sites may use the plugin without the hooks: then the last step's end is the end, as far as anybody can tell.
+NO_HOOKS_S = 60.0
+SUPERSEDED_S = 60.0
+NO_EPILOG_S = 600.0
+_REMEMBERED_JOBS = 10_000
+
+
+@dataclass
+class Attempt:
+    """One attempt of a job on this node, as its messages told."""
+
+    key: AttemptKey
+    uid: int | None = None
+    gid: int | None = None
+    node: str = ""
+    boot_id: str = ""
+    has_prolog: bool = False
+    has_batch: bool = False
+    has_epilog: bool = False
+    has_begun: bool = False
+    closed: bool = False
+    open_steps: set[str] = field(default_factory=set)
+    output_count: int = 0
+    identities: set[int] = field(default_factory=set)
+    last_s: float = 0.0
+    # It is over, and its outputs are being read or it is being marked: messages are added, but it is not ended twice.
+    is_finishing: bool = False
+    # Not ended before this: it could not be marked.
+    not_before_s: float = 0.0
+    _end_boot_id: str = ""
+    _end_boottime_ns: int = 0
+
+    def observe(self, message: Message, now_s: float) -> None:
+        """Takes in what one of its messages says."""
+        self.last_s = now_s
+        if message.kind != "output":  # a user's word
+            self.boot_id = message.boot_id or self.boot_id
+            self.node = message.node or self.node
+        self.has_begun |= message.kind in BEGINNINGS
+        if message.kind in ("prolog", "batch", "epilog"):
+            self.uid = message.uid if message.uid is not None else self.uid
+            self.gid = message.gid if message.gid is not None else self.gid
+        if message.kind == "prolog":
+            self.has_prolog = True
+            if message.boot_id != self._end_boot_id or message.boottime_ns > self._end_boottime_ns:
+                self.has_epilog = self.closed = False  # Slurm may have lost its state, and run the attempt once more
+        elif message.kind == "batch":
+            self.has_batch = True
+            self.open_steps.add("batch")
+        elif message.kind == "step_start":
+            self.open_steps.add(message.step_id)
+        elif message.kind == "step_end":
+            self.open_steps.discard(message.step_id)
+        elif message.kind == "epilog":
+            self.has_epilog = True
+        elif message.kind == "output":
+            self.output_count += 1
+        elif message.kind == CLOSED:
+            self.closed = True
+            self.open_steps.clear()
+        if message.kind in ("epilog", CLOSED):
+            self._end_boot_id, self._end_boottime_ns = message.boot_id, message.boottime_ns
+
+    def over(self, now_s: float, boot_id: str, newest: int) -> str | None:
+        """None while more may come; "" when it is over as it should be; else why it is taken to be over.
+
+        `boot_id` is the node's now, `newest` the newest attempt of the job that is known here.
+        """
+        silence_s = now_s - self.last_s
+        if self.has_epilog or self.closed:
+            return "" if not self.open_steps or silence_s >= STEP_END_GRACE_S else None
+        if self.boot_id and self.boot_id != boot_id:
+            return "reboot"
+        if not self.has_begun:
+            return "" if silence_s >= LATE_GRACE_S else None
+        if self.key.attempt < newest and silence_s >= SUPERSEDED_S:
+            return "superseded"
+        if self.open_steps:
+            return None
+        if not self.has_prolog:
+            return "" if silence_s >= NO_HOOKS_S else None
+        return "no-epilog" if self.has_batch and silence_s >= NO_EPILOG_S else None
+
+
+class Attempts:
+    """All that are open on this node, and which attempt of a job came last."""
+
+    def __init__(self) -> None:
+        self._open: dict[AttemptKey, Attempt] = {}
+        self._newest: dict[int, int] = {}
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, key: AttemptKey) -> Attempt | None:
+        return self._open.get(key)
+
+    def open(self, key: AttemptKey) -> Attempt:
+        """The attempt of this key, opened where it is not."""
+        if (attempt := self._open.get(key)) is None:
+            attempt = self._open[key] = Attempt(key)
+            self.remember(key)
+        return attempt
+
+    def close(self, attempt: Attempt) -> None:
+        self._open.pop(attempt.key, None)
+
+    def remember(self, key: AttemptKey) -> None:
+        """There was such an attempt; of as many jobs as matter, late messages find it without naming it."""
+        newest = max(key.attempt, self._newest.pop(key.job_id, 0))
+        self._newest[key.job_id] = newest
+        if len(self._newest) > _REMEMBERED_JOBS:
+            del self._newest[next(iter(self._newest))]
+
+    def newest(self, job_id: int) -> int:
+        return self._newest.get(job_id, 0)
+
+    def of_job(self, job_id: int) -> list[Attempt]:
+        """Oldest first."""
+        return sorted((a for a in self._open.values() if a.key.job_id == job_id), key=lambda attempt: attempt.key)
+
+    def key_of(self, message: Message) -> AttemptKey:
+        """Which attempt a message belongs to."""
+        attempts = self.of_job(message.job_id)
+        if message.kind == "prolog":
+            chosen = message.restarts or 0
+        elif message.kind == "epilog":
+            chosen = self._ended_by(message, attempts)
+        else:
+            chosen = self._around(message, attempts)
+        return AttemptKey(message.job_id, chosen)
+
+    def _ended_by(self, message: Message, attempts: list[Attempt]) -> int:
+        """An epilog ends the attempt that is open, also where slurmctld has counted the requeue already."""
+        said = message.restarts
+        without = [a.key.attempt for a in attempts if not a.has_epilog and (said is None or a.key.attempt <= said)]
+        if without:
+            return without[-1]
+        return self.newest(message.job_id) if said is None else said
+
+    def _around(self, message: Message, attempts: list[Attempt]) -> int:
+        """slurmd's word on the attempt is better than the job's environment: that may be another job's."""
+        started = [a for a in attempts if a.has_prolog and not a.is_finishing]
+        has_another_script = message.kind == "batch" and bool(started) and started[-1].has_batch
+        if message.restarts is not None and (not started or has_another_script):
+            return message.restarts
+        if started or attempts:
+            return (started or attempts)[-1].key.attempt
+        return 0 if message.kind == "batch" else self.newest(message.job_id)

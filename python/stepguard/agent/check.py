@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard agent --check`: the configuration in effect, where each value is from, and what is wrong. Read-only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepguard.agent import place, reading
+from stepguard.config import Config
+from stepguard.records.spool import SpoolLayout
+
+_READ_BY_C = ("socket", "spool", "deadline_ms", "gate", "repair_nodelist")
+_PLAIN_VALUE = r'("[^"\\]*"|[0-9]+|true|false)\s*(#.*)?'
+
+
+def effective(config: Config) -> list[str]:
+    """The configuration as TOML, a comment behind each key says where its value is from."""
+    given = _document(config.path)
+    lines = []
+    for section in dataclasses.fields(config):
+        values = getattr(config, section.name)
+        if not dataclasses.is_dataclass(values):
+            continue
+        lines.append(f"[{section.name}]")
+        for key in dataclasses.fields(values):
+            is_given = key.name in dict(given.get(section.name, {}))
+            value = json.dumps(getattr(values, key.name), ensure_ascii=False)
+            lines.append(f"{key.name} = {value}  # {config.path if is_given else 'default'}")
+    return lines
+
+
+def problems(config: Config) -> list[str]:
+    """What would keep the agent from its work, each with what to do."""
+    return [*_rights(), *_spool(config), *_socket(config), *_programs(), *_archive(config), *_words_for_c(config)]
+
+
+def _document(path: Path | None) -> dict[str, dict[str, object]]:
+    if path is None:
+        return {}
+    import tomllib
+
+    return tomllib.loads(path.read_text())
+
+
+def _rights() -> Iterator[str]:
+    if os.geteuid() != 0:
+        yield f"the agent must be root, not uid {os.geteuid()}"
+
+
+def _spool(config: Config) -> Iterator[str]:
+    layout = SpoolLayout(Path(config.agent.spool))
+    for directory in (layout.root, layout.notes, layout.jobs):
+        yield from _directory(directory, 0o077)
+
+
+def _socket(config: Config) -> Iterator[str]:
+    path = Path(config.agent.socket)
+    if len(os.fsencode(path)) > place.SOCKET_PATH_MAX:
+        yield f"{path}: longer than a socket's path may be ({place.SOCKET_PATH_MAX} bytes)"
+    yield from _directory(path.parent, 0o022)
+
+
+def _directory(path: Path, forbidden: int) -> Iterator[str]:
+    """One that is missing will be made."""
+    try:
+        if problem := place.directory_problem(path, forbidden):
+            yield f"{path}: {problem}"
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield f"{path}: {error.strerror}"
+
+
+def _programs() -> Iterator[str]:
+    program = reading.program()
+    if not os.access(program, os.X_OK):
+        yield f"{program}: missing, so no output of jobs is kept: run make install"
+
+
+def _archive(config: Config) -> Iterator[str]:
+    path = Path(config.archive.dir)
+    if path.exists() and not path.is_dir():
+        yield f"{path}: the archive must be a directory"
+    elif path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
+        yield f"{path}: cannot be written: records stay in the spool"
+    for name in ("redaction_rules", "fingerprint_key"):
+        file = getattr(config.archive, name)
+        if file and not os.access(file, os.R_OK):
+            yield f"{file}: cannot be read ([archive] {name})"
+
+
+def _words_for_c(config: Config) -> Iterator[str]:
+    """C reads some keys too, and only in their simplest form; it and the agent would not find one another."""
+    if config.path is None:
+        return
+    section, plain = "", set()
+    for line in config.path.read_text().splitlines():
+        if header := re.match(r"\s*\[([^]]*)\]", line):
+            section = header[1].strip()
+        elif section == "agent" and (match := re.fullmatch(rf"\s*([a-z_]+)\s*=\s*{_PLAIN_VALUE}", line)):
+            plain.add(match[1])
+    for key in _document(config.path).get("agent", {}):
+        if key in _READ_BY_C and key not in plain:
+            yield f"{config.path}: [agent] {key}: write it as `{key} = value` on a line below [agent], for the hooks"

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: one loop that never waits for a disk, a file server or a client.
+
+socket → server → intake → storing (a thread) → spool → "ok"
+notes ────────────^           └ settle: over? → ending → sources → reading (read_as) → spool, complete
+                                                                  archiver (a process) ─┘→ archive
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import selectors
+import signal
+import socket
+import time
+import traceback
+from pathlib import Path
+
+from stepguard.agent import answers, place, reading
+from stepguard.agent.archiver import Archiver, word
+from stepguard.agent.attempts import Attempt
+from stepguard.agent.ending import Ending
+from stepguard.agent.intake import Intake
+from stepguard.agent.log import Log
+from stepguard.agent.message import ASKING_KINDS, Message, read
+from stepguard.agent.notes import Notes
+from stepguard.agent.server import Connection, Server
+from stepguard.agent.service import Service
+from stepguard.agent.storing import Storing
+from stepguard.agent.usage import Usage
+from stepguard.config import Config
+from stepguard.errors import StepguardError
+from stepguard.records import wire
+from stepguard.records.spool import SpoolLayout
+from stepguard.records.wire import MalformedMessage
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TICK_S = 1.0
+# How long what was taken in may need to reach the disk when we are told to stop.
+_STOP_S = 10.0
+_DESCRIPTORS = 4096
+
+
+class Agent:
+    """Holds the spool from its making to the end of the process. Making it raises StepguardError."""
+
+    def __init__(self, config: Config, log: Log) -> None:
+        if os.geteuid() != 0:
+            raise StepguardError("the agent must be root", f"not uid {os.geteuid()}")
+        _raise_descriptor_limit()
+        self._config = config
+        self._log = log
+        self._fault_file = Path(config.resume.fault_file)
+        self._socket_path = Path(config.agent.socket)
+        self._layout = SpoolLayout(Path(config.agent.spool))
+        self._lock = place.hold_spool(self._layout)
+        self._boot_id = _BOOT_ID.read_text().strip()
+        self._started_s = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        self._storing = Storing()
+        self._selector.register(self._storing.wakeup, selectors.EVENT_READ, lambda _: self._storing.finished())
+        self._usage = Usage(self._layout, config.agent.spool_max_mib << 20, log)
+        self._reading = reading.Reading(
+            reading.program(), self._layout.root, config.agent.output_read_s, self._selector, log
+        )
+        sizes = (config.archive.head_kib << 10, config.archive.tail_kib << 10)
+        self._ending = Ending(self._layout, self._storing, self._usage, self._reading, sizes, log, self._ended)
+        self._intake = Intake(self._layout, self._storing, self._usage, log, self._settle)
+        self._notes = Notes(self._layout.notes, self._boot_id, log)
+        self._archiver = Archiver(config.path, self._selector, log)
+        self._service = Service(os.environ, log)
+        self._stopping = False
+
+    def run(self) -> int:
+        """Serves until SIGTERM or SIGINT. Returns the exit status. Raises StepguardError when it cannot begin."""
+        self._catch_signals()
+        self._intake.rebuild()
+        self._take_notes()
+        listener = place.listen(self._socket_path)
+        own = self._socket_path.stat().st_ino
+        server = Server(listener, self._selector, self._take, self._log)
+        self._server = server
+        self._service.notify("READY=1")
+        self._log.info(f"listens at {self._socket_path}, {len(self._intake.attempts)} attempts are open")
+        self._serve()
+        self._service.notify("STOPPING=1")
+        with contextlib.suppress(OSError):
+            if self._socket_path.stat().st_ino == own:
+                self._socket_path.unlink()
+        server.stop()
+        self._archiver.stop()
+        self._reading.stop()
+        self._finish_storing()
+        self._log.info("stopped")
+        return 0
+
+    def _serve(self) -> None:
+        tick_s = watchdog_s = 0.0
+        while not self._stopping:
+            now_s = time.monotonic()
+            if now_s >= tick_s:
+                tick_s = now_s + _TICK_S
+                self._tick()
+            if 0 < self._service.watchdog_s <= now_s - watchdog_s:
+                watchdog_s = now_s
+                self._service.notify("WATCHDOG=1")
+            for key, events in self._selector.select(max(0.0, tick_s - time.monotonic())):
+                if self._selector.get_map().get(key.fd) is key:  # an earlier one of these may have ended it
+                    key.data(events)
+
+    def _tick(self) -> None:
+        try:
+            self._take_notes()
+            self._usage.look()
+        except OSError as error:
+            self._log.error(f"cannot look at the spool: {error}", "look")
+        self._server.expire()
+        self._reading.look()
+        self._archiver.look()
+        for attempt in self._intake.attempts:
+            self._settle(attempt)
+
+    def _finish_storing(self) -> None:
+        """Whoever waits for an answer gets it."""
+        end_s = time.monotonic() + _STOP_S
+        while self._storing.pending and time.monotonic() < end_s:
+            for key, events in self._selector.select(0.1):
+                if self._selector.get_map().get(key.fd) is key:
+                    key.data(events)
+
+    # -- messages --
+
+    def _take_notes(self) -> None:
+        for note in self._notes.found():
+            self._intake.adopt(note, self._notes)
+
+    def _take(self, connection: Connection, content: bytes) -> None:
+        """One whole message of a client. The broad catch of a request: it must not end the agent."""
+        try:
+            fields = wire.decode(content)
+            message = read(fields)
+            if message.kind == "health_check" and connection.uid == 0:
+                self._intake.counters["health_check"] += 1
+                self._server.answer(connection, b"ok\n")
+            elif message.kind in ASKING_KINDS:
+                self._answer(connection, message)
+            else:
+                self._keep(connection, message, fields, content)
+        except MalformedMessage as error:
+            self._server.refuse(connection, str(error))
+        except Exception:  # noqa: BLE001 - the boundary of a request
+            self._log.error(f"a fault of stepguard's: {traceback.format_exc()}", "fault")
+            self._server.refuse(connection, "a fault of the agent's, see its log")
+
+    def _keep(self, connection: Connection, message: Message, fields: dict[str, bytes], content: bytes) -> None:
+        why = self._intake.refusal(connection.uid, message)
+        if why and connection.uid != 0:
+            self._take_notes()  # what makes the job known may have been left there a moment ago
+            why = self._intake.refusal(connection.uid, message)
+        if why:
+            self._server.refuse(connection, why)
+            return
+        gated = answers.gate(self._fault_file) if self._config.agent.gate and message.kind == "prolog" else ""
+
+        def kept(error: OSError | None) -> None:
+            if gated:
+                line = f"fail {gated}".encode(errors="replace")[: wire.REPLY_MAX_BYTES - 1]
+                self._server.answer(connection, line.replace(b"\n", b" ") + b"\n")
+            elif error is not None:
+                self._server.refuse(connection, f"spool: {error.strerror}")
+            else:
+                self._server.answer(connection, b"ok\n")
+
+        self._intake.keep(connection.uid, message, fields, content, kept)
+
+    def _answer(self, connection: Connection, message: Message) -> None:
+        uid = connection.uid
+        if message.kind == "verdict":
+            if uid != 0 and self._intake.open_job_of(uid, message.job_id) is None:
+                self._server.refuse(connection, f"job {message.job_id} is not yours, or not here, or over")
+            else:
+                self._server.answer(connection, answers.verdict(message.job_id, self._fault_file))
+        elif uid != 0:
+            self._server.answer(connection, answers.jobs_of(uid, list(self._intake.attempts)))
+        else:
+            self._server.answer(connection, answers.document(self._state()))
+
+    def _state(self) -> dict[str, object]:
+        return {
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._started_s, 1),
+            "spool": {"used_bytes": self._usage.used_bytes, "bound_bytes": self._usage.bound_bytes},
+            "notes": self._notes.count(),
+            "attempts": [answers.job(attempt) for attempt in self._intake.attempts],
+            "connections": self._server.connection_count,
+            "readers": {"busy": self._reading.count, "hung": self._reading.hung_count},
+            "archiver": {"pid": self._archiver.pid, "word": word(self._layout.archiver_word)},
+            "counters": {**self._intake.counters, "refused": self._server.refused_count},
+        }
+
+    # -- the ends of attempts --
+
+    def _settle(self, attempt: Attempt) -> None:
+        """Ends an attempt that is over."""
+        now_s = time.monotonic()
+        if attempt.is_finishing or now_s < attempt.not_before_s:
+            return
+        why = attempt.over(now_s, self._boot_id, self._intake.attempts.newest(attempt.key.job_id))
+        if why:
+            self._intake.close(attempt, why, self._boot_id)
+        elif why is not None:
+            self._ending.finish(attempt)
+
+    def _ended(self, attempt: Attempt, marked_s: float) -> None:
+        if attempt.last_s <= marked_s:
+            self._intake.attempts.close(attempt)
+
+    # -- signals --
+
+    def _catch_signals(self) -> None:
+        readable, writable = socket.socketpair()
+        for end in (readable, writable):
+            end.setblocking(False)
+        signal.set_wakeup_fd(writable.fileno(), warn_on_full_buffer=False)
+        self._signals = (readable, writable)
+        self._selector.register(readable, selectors.EVENT_READ, self._signalled)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+
+    def _signalled(self, _events: int) -> None:
+        for number in self._signals[0].recv(64):
+            if number == signal.SIGHUP:
+                self._log.info("the configuration is read at start only: restart the agent, nothing is lost by that")
+            else:
+                self._stopping = True
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

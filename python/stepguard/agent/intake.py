@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages: who may send which, which attempt each belongs to, and that it is on disk before anybody hears "ok"."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from stepguard.agent.attempts import Attempt, Attempts
+from stepguard.agent.log import Log
+from stepguard.agent.message import BEGINNINGS, CLOSED, JOB_KINDS, Message, read
+from stepguard.agent.notes import Note, Notes
+from stepguard.agent.storing import Job, Move, Storing
+from stepguard.agent.usage import Usage
+from stepguard.records import spool, wire
+from stepguard.records.spool import COMPLETE, SpoolLayout
+
+# A batch task tells its output once, and again after a requeue that Slurm forgot to count.
+_OUTPUTS_MAX = 4
+# What goes first when the spool is nearly full.
+_CONTENT = ("script", "environment")
+
+
+class Intake:
+    """`settle` is called with each attempt that a message was added to."""
+
+    def __init__(
+        self, layout: SpoolLayout, storing: Storing, usage: Usage, log: Log, settle: Callable[[Attempt], None]
+    ) -> None:
+        self.attempts = Attempts()
+        self.counters: Counter[str] = Counter()
+        self._layout = layout
+        self._storing = storing
+        self._usage = usage
+        self._log = log
+        self._settle = settle
+        self._sequence = 0
+
+    def refusal(self, uid: int, message: Message) -> str:
+        """Why this user may not send this message; "" when they may."""
+        if message.kind not in JOB_KINDS:
+            return f"unknown kind {message.kind[:40]}"
+        if uid == 0:
+            return ""
+        if message.kind != "output":
+            return f"only root may send {message.kind}"
+        own = self.open_job_of(uid, message.job_id)
+        if own is None:
+            return f"job {message.job_id} is not yours, or not here, or over"
+        return "that was said before" if own.output_count >= _OUTPUTS_MAX else ""
+
+    def open_job_of(self, uid: int, job_id: int) -> Attempt | None:
+        """The attempt of a user's job that runs here now, as root's messages said."""
+        running = [a for a in self.attempts.of_job(job_id) if a.has_begun and not a.has_epilog and not a.closed]
+        return running[-1] if running and running[-1].uid == uid else None
+
+    def keep(
+        self,
+        uid: int,
+        message: Message,
+        fields: Mapping[str, bytes],
+        content: bytes,
+        kept: Callable[[OSError | None], None],
+    ) -> None:
+        """Brings a message into the spool that was not refused, then calls `kept`."""
+        if message.kind == "batch" and not self._usage.takes_content(len(content)):
+            content = _without_content(fields)
+            self.counters["dropped_content"] += 1
+        own = self.open_job_of(uid, message.job_id) if uid != 0 else None
+        self._add(own or self._attempt_of(message), message, content, kept)
+
+    def adopt(self, note: Note, notes: Notes) -> None:
+        """Brings a note to its attempt; one whose message was taken all the same is deleted."""
+        attempt = self.attempts.get(self.attempts.key_of(note.message))
+        if attempt is not None and note.message.identity in attempt.identities:
+            note.path.unlink(missing_ok=True)
+            return
+        attempt = self._attempt_of(note.message)
+        attempt.observe(note.message, time.monotonic())
+
+        def moved(error: OSError | None) -> None:
+            self._stored(attempt, note.message, note.size_bytes, error)
+            if error is not None:
+                notes.failed(note)
+
+        directory = self._layout.attempt(attempt.key)
+        self._storing.put(Move(directory, self._new_name(note.message.kind), note.path, moved))
+
+    def close(self, attempt: Attempt, why: str, boot_id: str) -> None:
+        """Adds a message of our own: nothing more will come of this attempt, and why."""
+        times = {"time_ns": time.time_ns(), "boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME)}
+        fields = {
+            "kind": CLOSED.encode(),
+            "node": attempt.node.encode(errors="surrogateescape"),
+            **{name: b"%d" % value for name, value in times.items()},
+            "boot_id": boot_id.encode(),
+            "job_id": b"%d" % attempt.key.job_id,
+            "why": why.encode(),
+        }
+        self._add(attempt, read(fields), wire.encode(fields), lambda _error: None)
+
+    def rebuild(self) -> None:
+        """Learns from the spool what was taken in before this start. Raises OSError."""
+        for key in self._layout.attempts():
+            self.attempts.remember(key)
+            directory = self._layout.attempt(key)
+            for temporary in directory.glob(".*"):
+                temporary.unlink()  # of an agent that was killed; nobody was told "ok"
+            found = spool.messages(directory)
+            self._sequence = max([self._sequence, *(sequence for sequence, _, _ in found)])
+            if (directory / COMPLETE).exists():
+                continue
+            attempt = self.attempts.open(key)
+            attempt.last_s = time.monotonic()
+            for _, _, path in found:
+                try:
+                    message = read(wire.decode(path.read_bytes()))
+                except wire.MalformedMessage as error:
+                    self._log.error(f"{path} is damaged: {error}", "damaged")
+                    continue
+                attempt.observe(message, time.monotonic())
+                attempt.identities.add(message.identity)
+
+    def _attempt_of(self, message: Message) -> Attempt:
+        key = self.attempts.key_of(message)
+        if self.attempts.get(key) is None and message.kind in BEGINNINGS:
+            with contextlib.suppress(OSError):
+                (self._layout.attempt(key) / COMPLETE).unlink()  # Slurm runs it once more
+        return self.attempts.open(key)
+
+    def _add(self, attempt: Attempt, message: Message, content: bytes, kept: Callable[[OSError | None], None]) -> None:
+        attempt.observe(message, time.monotonic())
+
+        def stored(error: OSError | None) -> None:
+            self._stored(attempt, message, job.size_bytes, error)
+            kept(error)
+
+        job = Job(self._layout.attempt(attempt.key), self._new_name(message.kind), content, stored)
+        self._storing.put(job)
+
+    def _new_name(self, kind: str) -> str:
+        self._sequence += 1
+        return spool.message_name(self._sequence, kind)
+
+    def _stored(self, attempt: Attempt, message: Message, size_bytes: int, error: OSError | None) -> None:
+        if error is None:
+            self.counters[message.kind] += 1
+            self._usage.add(attempt.key, size_bytes)
+            attempt.identities.add(message.identity)
+        else:
+            self.counters["not_kept"] += 1
+            what = f"{message.kind} of job {attempt.key}"
+            self._log.error(f"the spool {self._layout.root} does not take the {what}: {error.strerror}", "spool")
+        self._settle(attempt)
+
+
+def _without_content(fields: Mapping[str, bytes]) -> bytes:
+    there = [name for name in _CONTENT if name in fields]
+    left = {name: value for name, value in fields.items() if name not in there}
+    return wire.encode({**left, "dropped": " ".join(there).encode()})

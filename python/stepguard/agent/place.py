@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's own places: a spool that is root's alone and held by one agent, a socket in a directory of root's."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+import struct
+from pathlib import Path
+
+from stepguard.errors import StepguardError
+from stepguard.records.spool import SpoolLayout
+
+_BACKLOG = 4096
+# sun_path of unix(7), less its NUL.
+SOCKET_PATH_MAX = 107
+
+
+def hold_spool(layout: SpoolLayout) -> int:
+    """Makes the spool where it is missing, and locks it. The lock is held while the returned descriptor is open.
+
+    Raises StepguardError when another agent holds it, or others than root could read or write it.
+    """
+    try:
+        for directory in (layout.root, layout.notes, layout.jobs):
+            directory.mkdir(mode=0o700, parents=directory is layout.root, exist_ok=True)
+            if problem := directory_problem(directory, 0o077):
+                raise StepguardError("the spool is not root's alone", str(directory), problem)
+        descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StepguardError("cannot use the spool", f"{layout.root}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise StepguardError("another agent is running", f"pid {pid} holds {layout.lock}") from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def listen(path: Path) -> socket.socket:
+    """The agent's socket, for everybody to connect to. Nobody finds it before it is ready.
+
+    Raises StepguardError when another agent answers there, or its directory is not root's.
+    """
+    _make_directory(path.parent)
+    if (pid := answering_pid(path)) is not None:
+        raise StepguardError("another agent is running", f"pid {pid} listens at {path}")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    temporary = path.with_name(f".{os.getpid()}")
+    try:
+        temporary.unlink(missing_ok=True)
+        listener.bind(str(temporary))
+        temporary.chmod(0o666)
+        listener.listen(_BACKLOG)
+        temporary.rename(path)
+    except OSError as error:
+        listener.close()
+        temporary.unlink(missing_ok=True)
+        raise StepguardError("cannot listen", f"{path}: {error.strerror or error}") from error
+    return listener
+
+
+def answering_pid(path: Path) -> int | None:
+    """Who listens at a socket; None where nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return 0  # somebody does, and is too busy to say so
+        except OSError:
+            return None
+        return int(struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        if not directory.exists():
+            directory.mkdir(mode=0o755, parents=True)
+            directory.chmod(0o755)  # whatever the umask
+        problem = directory_problem(directory, 0o022)
+    except OSError as error:
+        raise StepguardError("cannot use the socket's directory", f"{directory}: {error.strerror}") from error
+    if problem:
+        raise StepguardError("the socket's directory is not root's alone to write", str(directory), problem)
+
+
+def directory_problem(directory: Path, forbidden: int) -> str:
+    """What is wrong with a directory that must be root's, without the `forbidden` bits; "" for nothing.
+
+    Raises OSError when it cannot be looked at.
+    """
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is not a directory"
+    if status.st_uid != 0:
+        return f"it belongs to uid {status.st_uid}: chown root"
+    if status.st_mode & forbidden:
+        return f"its mode is {stat.S_IMODE(status.st_mode):04o}: chmod {stat.S_IMODE(status.st_mode) & ~forbidden:04o}"
+    return ""

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has jobs' files read by read_as, each in a process that is the job's owner, for its file system may hang.
+
+A reader that does not end in time is killed; one that cannot be killed either (it waits for a file server) is left
+alone, and what it was to read is recorded as not read. The hung ones are bounded too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stepguard.agent.log import Log
+from stepguard.agent.sources import Source
+from stepguard.errors import ProcessError
+from stepguard.process import Child, spawn
+
+_TOGETHER = 8
+_HUNG_MAX = 16
+# hooks/read_as.c: a JSON object of this size, blanks at its end, before the head and the tail.
+_LINE_BYTES = 512
+_DEVICES = {"chr": "device", "blk": "device"}
+_NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+JOURNAL_BYTES = 1 << 20
+
+
+class Owner(NamedTuple):
+    """Whose file it is."""
+
+    uid: int
+    gid: int
+
+
+class Read(NamedTuple):
+    """What came of a source: its .meta, and its .raw, None where there is none."""
+
+    meta: dict[str, Any]
+    raw: bytes | None = None
+
+
+class _Reader(NamedTuple):
+    child: Child
+    source: Source
+    file: int
+    deadline_s: float
+    done: Callable[[Read], None]
+
+
+class _Order(NamedTuple):
+    source: Source
+    owner: Owner
+    head_bytes: int
+    tail_bytes: int
+    done: Callable[[Read], None]
+
+
+class Reading:
+    """All readers of the node; `look` must be called now and then. `scratch` is a directory for nameless files."""
+
+    def __init__(
+        self, program: Path, scratch: Path, timeout_s: float, selector: selectors.BaseSelector, log: Log
+    ) -> None:
+        self._program = program
+        self._scratch = scratch
+        self._timeout_s = timeout_s
+        self._selector = selector
+        self._log = log
+        self._orders: deque[_Order] = deque()
+        self._readers: dict[int, _Reader] = {}  # by pidfd
+        self._hung: dict[int, Child] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._orders) + len(self._readers)
+
+    @property
+    def hung_count(self) -> int:
+        return len(self._hung)
+
+    def read(self, source: Source, owner: Owner, sizes: tuple[int, int], done: Callable[[Read], None]) -> None:
+        """Calls `done`, soon or at once. `sizes` are those of head and tail, in bytes."""
+        self._orders.append(_Order(source, owner, *sizes, done))
+        self._start()
+
+    def look(self) -> None:
+        """Gives up what takes too long."""
+        now_s = time.monotonic()
+        for pidfd, reader in list(self._readers.items()):
+            if reader.deadline_s <= now_s:
+                reader.child.send_signal(signal.SIGKILL)
+                del self._readers[pidfd]
+                self._hung[pidfd] = reader.child
+                os.close(reader.file)
+                self._log.warning(f"{reader.source.path} could not be read within {self._timeout_s:g} s", "hung")
+                reader.done(not_read(reader.source, f"it could not be read within {self._timeout_s:g} s"))
+        self._start()
+
+    def stop(self) -> None:
+        """Kills all readers, and waits for none; nothing is said of what they read: the next agent has it read."""
+        self._orders.clear()
+        for pidfd, reader in self._readers.items():
+            self._selector.unregister(pidfd)
+            reader.child.send_signal(signal.SIGKILL)
+        self._readers.clear()
+
+    def _start(self) -> None:
+        while self._orders and len(self._readers) < _TOGETHER:
+            order = self._orders.popleft()
+            if len(self._hung) >= _HUNG_MAX:
+                order.done(not_read(order.source, f"{_HUNG_MAX} readers of other files hang: is a file server away?"))
+                continue
+            try:
+                self._start_reader(order)
+            except (OSError, ProcessError) as error:
+                self._log.error(f"cannot read the output of jobs: {error}", "reader")
+                order.done(not_read(order.source, f"it could not be read: {error}"))
+
+    def _start_reader(self, order: _Order) -> None:
+        words = [self._program, order.owner.uid, order.owner.gid, order.head_bytes, order.tail_bytes, order.source.path]
+        devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        file = -1
+        try:
+            file = _nameless(self._scratch)
+            child = spawn(list(map(str, words)), env={}, stdin=devnull, stdout=file, stderr=devnull, new_session=True)
+        except (OSError, ProcessError):
+            if file >= 0:
+                os.close(file)
+            raise
+        finally:
+            os.close(devnull)
+        deadline_s = time.monotonic() + self._timeout_s
+        self._readers[child.pidfd] = _Reader(child, order.source, file, deadline_s, order.done)
+        self._selector.register(child.pidfd, selectors.EVENT_READ, lambda _: self._ended(child))
+
+    def _ended(self, child: Child) -> None:
+        pidfd = child.pidfd
+        self._selector.unregister(pidfd)
+        status = child.poll()
+        if self._hung.pop(pidfd, None) is None:
+            reader = self._readers.pop(pidfd)
+            try:
+                read = _result(reader.source, reader.file, status)
+            except (OSError, ValueError) as error:
+                read = not_read(reader.source, f"what was read is void: {error}")
+            os.close(reader.file)
+            reader.done(read)
+        self._start()
+
+
+def _nameless(directory: Path) -> int:
+    """A file in the spool that is gone with its last descriptor, however that comes about. Raises OSError."""
+    path = directory / f".reading.{os.getpid()}"
+    descriptor = os.open(path, _NEW, 0o600)
+    path.unlink()
+    return descriptor
+
+
+def _result(source: Source, file: int, status: int | None) -> Read:
+    """Raises OSError or ValueError when that cannot be what read_as writes."""
+    if status != 0:
+        return not_read(source, f"the reader ended with status {status}")
+    found = json.loads(os.pread(file, _LINE_BYTES, 0))
+    found["what"] = _DEVICES.get(found["what"], found["what"])
+    why = source.why
+    if found["errno"]:
+        why = f"{found['errno']}; {why}" if why else found["errno"]
+    elif found["what"] == "regular" and source.identity not in ("", f"{found['dev']}:{found['ino']}"):
+        why = "another file than the batch task wrote to has this name now"
+    meta = {"source": source.path, **found, "why": why}
+    kept_bytes = int(found["head_bytes"]) + int(found["tail_bytes"])
+    return Read(meta, os.pread(file, kept_bytes, _LINE_BYTES) if kept_bytes else None)
+
+
+def not_read(source: Source, why: str) -> Read:
+    """What is recorded of a source that was not read."""
+    what = source.what if source.what != "regular" else "unreadable"
+    return Read({"source": source.path, "what": what, "why": why, "head_bytes": 0, "tail_bytes": 0})
+
+
+def program() -> Path:
+    """PREFIX/libexec/stepguard/read_as, of the PREFIX whose venv runs us; $STEPGUARD_LIBEXEC where that is set."""
+    with contextlib.suppress(KeyError):
+        return Path(os.environ["STEPGUARD_LIBEXEC"]) / "read_as"
+    return Path(sys.executable).parents[2] / "libexec/stepguard/read_as"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files of a job belong into its record, from what its messages say: stdout, stderr, the journal of resumes.
+
+All of it comes from users. Nothing here is opened; what is named is read with its owner's rights alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from stepguard.agent.output_pattern import Names, default, path
+from stepguard.records import journal_place, spool, wire
+
+# TYPE of "DEV:INO:TYPE", as the batch task says it → `what` of the manifest.
+_KINDS = {"reg": "regular", "fifo": "fifo", "chr": "device", "dir": "directory", "sock": "socket"}
+
+
+class Source(NamedTuple):
+    """A file to read; `path` is "" where there is none to read, and `what` and `why` say it.
+
+    `identity` is "DEV:INO" of what the batch task had open, "" where it did not tell.
+    """
+
+    name: str
+    path: str
+    what: str = "regular"
+    why: str = ""
+    identity: str = ""
+
+
+def sources(directory: Path) -> list[Source]:
+    """Of an attempt whose messages are in this directory. Raises OSError."""
+    told: dict[str, Mapping[str, bytes]] = {}
+    for _, kind, file in spool.messages(directory):
+        if kind in ("prolog", "batch", "output"):
+            try:
+                # Of two the first: later ones may come from the user's own program.
+                told.setdefault(kind, wire.decode(file.read_bytes()))
+            except wire.MalformedMessage:
+                continue  # the disk: the archiver says so
+    if "batch" not in told:
+        return []  # a job without a script, or not its first node: its output is srun's
+    prolog = wire.environment(told.get("prolog", {}).get("environment", b""))
+    job = wire.environment(told["batch"].get("environment", b""))
+    found = _from_task(told["output"]) if "output" in told else _from_patterns(told["batch"], prolog, job)
+    cluster = prolog.get("SLURM_CLUSTER_NAME") or job.get("SLURM_CLUSTER_NAME", "")
+    if journal := journal_place.directory(job, cluster, wire.text(told["batch"], "job_id")):
+        found.append(Source("resumes", str(journal / journal_place.NAME)))
+    return found
+
+
+def _from_task(output: Mapping[str, bytes]) -> list[Source]:
+    """What the batch task had open, which is the truth."""
+    found = []
+    for name in ("stdout", "stderr"):
+        target = wire.text(output, name)
+        device, _, rest = wire.text(output, f"{name}_id").partition(":")
+        inode, _, kind = rest.partition(":")
+        source = Source(name, target, _KINDS.get(kind, "other"), identity=f"{device}:{inode}" if inode else "")
+        if not target:
+            source = source._replace(path="", what="absent", why="the batch task did not say where it goes")
+        elif source.what != "regular" or not target.startswith("/"):
+            source = source._replace(path="", why=f"it went to {target}")
+        elif target.startswith("/memfd:"):
+            source = source._replace(path="", what="memory", why="it went to memory")
+        found.append(source)
+    stdout, stderr = found
+    is_same = stderr.identity == stdout.identity if stdout.identity else stderr.path == stdout.path
+    return [stdout] if is_same else found
+
+
+def _from_patterns(batch: Mapping[str, bytes], prolog: Mapping[str, str], job: Mapping[str, str]) -> list[Source]:
+    array_task_id = job.get("SLURM_ARRAY_TASK_ID", "")
+    names = Names(
+        job_id=wire.number(batch, "job_id") or 0,
+        array_job_id=_number(job.get("SLURM_ARRAY_JOB_ID", "")),
+        array_task_id=_number(array_task_id),
+        node=wire.text(batch, "node"),
+        user=prolog.get("SLURM_JOB_USER") or job.get("SLURM_JOB_USER") or job.get("USER", ""),
+        job_name=job.get("SLURM_JOB_NAME", ""),
+        work_dir=prolog.get("SLURM_JOB_WORK_DIR") or job.get("SLURM_SUBMIT_DIR") or "/",
+    )
+    why = "the batch task did not say where it goes: this is from sbatch's pattern"
+    stdout = Source("stdout", path(prolog.get("SLURM_JOB_STDOUT") or default(names), names), why=why)
+    if not (pattern := prolog.get("SLURM_JOB_STDERR", "")):
+        return [stdout]
+    stderr = Source("stderr", path(pattern, names), why=why)
+    return [stdout] if stderr.path == stdout.path else [stdout, stderr]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) else None

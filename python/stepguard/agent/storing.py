@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that writes into the spool, so that the agent's loop never waits for the disk.
+
+What waits is written together: all files, then one sync each, then one a directory. On a journalling file system the
+first sync takes most of the others along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from stepguard.records.spool import sync_directory
+
+_TOGETHER = 256
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Job:
+    """One file to come to be, `directory`/`name`, and what to do in the loop when it is safe, or cannot be.
+
+    `done` gets None or the error. `size_bytes` is what it adds to the spool.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        content: bytes,
+        done: Callable[[OSError | None], None],
+        *,
+        makes_directory: bool = True,
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self.size_bytes = len(content)
+        self.done = done
+        self.makes_directory = makes_directory
+        self._content = content
+        self._descriptor = -1
+
+    @property
+    def _temporary(self) -> Path:
+        return self.directory / f".{self.name}.new"
+
+    def write(self) -> None:
+        """Raises OSError, and leaves nothing then."""
+        self._descriptor = os.open(self._temporary, _NEW, 0o600)
+        try:
+            view = memoryview(self._content)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            self._abandon()
+            raise
+
+    def sync(self) -> None:
+        """Raises OSError, and leaves nothing then."""
+        try:
+            os.fsync(self._descriptor)
+            self._temporary.rename(self.directory / self.name)
+        except OSError:
+            self._abandon()
+            raise
+        os.close(self._descriptor)
+
+    def changes(self) -> list[Path]:
+        """The directories that it changes."""
+        return [self.directory]
+
+    def _abandon(self) -> None:
+        os.close(self._descriptor)
+        with contextlib.suppress(OSError):
+            self._temporary.unlink()
+
+
+class Move(Job):
+    """A file that is in the spool already, and synced, to another place in it."""
+
+    def __init__(self, directory: Path, name: str, source: Path, done: Callable[[OSError | None], None]) -> None:
+        super().__init__(directory, name, b"", done)
+        self.source = source
+
+    def write(self) -> None:
+        """Nothing is to be written."""
+
+    def sync(self) -> None:
+        self.source.rename(self.directory / self.name)
+
+    def changes(self) -> list[Path]:
+        return [self.directory, self.source.parent]
+
+
+class Storing:
+    """`wakeup` is readable when something is done; `finished` then calls back. No other thread may call its methods."""
+
+    def __init__(self) -> None:
+        self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waiting: deque[Job] = deque()
+        self._done: deque[tuple[Job, OSError | None]] = deque()
+        self._something = threading.Semaphore(0)
+        self.pending = 0
+        threading.Thread(target=self._work, name="storing", daemon=True).start()
+
+    def put(self, job: Job) -> None:
+        self.pending += 1
+        self._waiting.append(job)
+        self._something.release()
+
+    def finished(self) -> None:
+        """Calls back for all that is done."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.wakeup)
+        while self._done:
+            job, error = self._done.popleft()
+            self.pending -= 1
+            job.done(error)
+
+    def _work(self) -> None:
+        while True:
+            self._something.acquire()
+            jobs = [self._waiting.popleft()]
+            while len(jobs) < _TOGETHER and self._something.acquire(blocking=False):
+                jobs.append(self._waiting.popleft())
+            self._done.extend(_store(jobs))
+            os.eventfd_write(self.wakeup, 1)
+
+
+def _store(jobs: list[Job]) -> list[tuple[Job, OSError | None]]:
+    errors: dict[Job, OSError] = {}
+    changed: dict[Path, list[Job]] = {}
+    created: set[Path] = set()
+
+    def step(act: Callable[[Job], None]) -> None:
+        for job in jobs:
+            if job not in errors:
+                try:
+                    act(job)
+                except OSError as error:
+                    errors[job] = error
+
+    def write(job: Job) -> None:
+        if job.makes_directory and not job.directory.is_dir():
+            make(job.directory)
+        try:
+            job.write()
+        except FileNotFoundError:
+            if not job.makes_directory:
+                raise
+            make(job.directory)  # the archiver has just deleted it
+            job.write()
+
+    def make(directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        created.add(directory)
+
+    def sync(job: Job) -> None:
+        job.sync()
+        for directory in job.changes():
+            changed.setdefault(directory, []).append(job)
+        if job.directory in created:
+            changed.setdefault(job.directory.parent, []).append(job)
+
+    step(write)
+    step(sync)
+    for directory, concerned in changed.items():
+        try:
+            sync_directory(directory)
+        except FileNotFoundError:
+            continue  # archived meanwhile: what was in it is safe
+        except OSError as error:
+            errors.update(dict.fromkeys(concerned, error))
+    return [(job, errors.get(job)) for job in jobs]

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How full the spool is. Counted once at start, then kept up to date: a spool with a long backlog is dear to walk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stepguard.agent.log import Log
+from stepguard.records.spool import AttemptKey, SpoolLayout
+
+OUTPUT_SHARE = 0.8
+CONTENT_SHARE = 0.9
+
+
+class Usage:
+    """Bytes in the spool by attempt; `bound_bytes` is [agent] spool_max_mib."""
+
+    def __init__(self, layout: SpoolLayout, bound_bytes: int, log: Log) -> None:
+        self.bound_bytes = bound_bytes
+        self.used_bytes = 0
+        self._layout = layout
+        self._log = log
+        self._attempts = {str(key): directory_bytes(layout.attempt(key)) for key in layout.attempts()}
+        self._changed_ns = 0
+        self._share_said = 0.0
+        self._sum_up()
+
+    def add(self, key: AttemptKey, size_bytes: int) -> None:
+        """Something has come to an attempt."""
+        self._attempts[str(key)] = self._attempts.get(str(key), 0) + size_bytes
+        self.used_bytes += size_bytes
+        self._say_crossing()
+
+    def look(self) -> None:
+        """Takes off what the archiver has deleted; cheap while it deletes nothing. Raises OSError."""
+        changed_ns = self._layout.jobs.stat().st_mtime_ns
+        if changed_ns != self._changed_ns:
+            self._changed_ns = changed_ns
+            there = set(os.listdir(self._layout.jobs))  # noqa: PTH208 - names are enough, of 10^4
+            self._attempts = {name: size for name, size in self._attempts.items() if name in there}
+            self._sum_up()
+
+    def takes_output(self, size_bytes: int = 0) -> bool:
+        return self.used_bytes + size_bytes <= OUTPUT_SHARE * self.bound_bytes
+
+    def takes_content(self, size_bytes: int) -> bool:
+        """Whether a script and an environment of this size may still be kept."""
+        return self.used_bytes + size_bytes <= CONTENT_SHARE * self.bound_bytes
+
+    def _sum_up(self) -> None:
+        self.used_bytes = sum(self._attempts.values())
+        self._say_crossing()
+
+    def _say_crossing(self) -> None:
+        share = self.used_bytes / self.bound_bytes
+        crossed = max((level for level in (OUTPUT_SHARE, CONTENT_SHARE, 1.0) if share > level), default=0.0)
+        if crossed > self._share_said:
+            lost = {OUTPUT_SHARE: "output of jobs is", CONTENT_SHARE: "scripts, environments and output of jobs are"}
+            self._log.error(
+                f"the spool {self._layout.root} is {share:.0%} full of {self.bound_bytes >> 20} MiB: "
+                f"{lost.get(crossed, lost[CONTENT_SHARE])} no longer kept: does the archive take nothing?"
+            )
+        elif share < OUTPUT_SHARE - 0.1 and self._share_said:
+            self._log.info(f"the spool {self._layout.root} is {share:.0%} full: everything is kept again")
+            crossed = 0.0
+        else:
+            crossed = self._share_said
+        self._share_said = crossed
+
+
+def directory_bytes(directory: Path) -> int:
+    """What the files of a directory take; 0 where it is gone."""
+    try:
+        with os.scandir(directory) as entries:
+            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+    except FileNotFoundError:
+        return 0
