@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of an attempt become its record: right and ordered, whatever is missing and whatever the clock did."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from stepguard.archive.fold import Folded, fold
+from stepguard.archive.steps import EXITS_MAX, STEPS_MAX
+from stepguard.records.manifest import Exit, Manifest
+from unit.archive.spools import START_S, UID, Told, whole_job
+
+
+def folded(told: Told, over: bool = True) -> Folded:
+    return fold(told.messages, told.key, "elsewhere", over)
+
+
+def manifest_of(told: Told, over: bool = True) -> Manifest:
+    manifest = folded(told, over).manifest
+    assert manifest is not None
+    return manifest
+
+
+def missing(told: Told) -> dict[str, str]:
+    return {one.what: one.why for one in manifest_of(told).missing}
+
+
+def test_a_batch_job_has_all_that_was_told() -> None:
+    manifest = manifest_of(whole_job())
+    assert (manifest.kind, manifest.state, manifest.lead_node, manifest.nodes) == ("batch", "ended", "n1", ["n1", "n2"])
+    assert (manifest.cluster, manifest.job_id, manifest.attempt, manifest.name) == ("lab", "12", 0, "train")
+    assert (manifest.user, manifest.uid, manifest.partition, manifest.constraints) == ("alice", UID, "gpu", "")
+    assert (manifest.exit_status, manifest.exit_signal, manifest.derived_exit_status) == (1, 0, 128 + 9)
+    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 66)
+    assert manifest.missing == []
+    batch, step = manifest.steps
+    assert (batch.step_id, batch.state, batch.exits) == ("batch", "ended", [Exit(0, 1, 0, START_S + 64.5)])
+    assert (step.step_id, step.argv, step.start_s, step.end_s) == (
+        "0",
+        ["train", "--lr", "1"],
+        START_S + 3,
+        START_S + 64,
+    )
+    assert step.exits == [Exit(0, 0, 0, START_S + 63.5), Exit(1, 1, 0, START_S + 63.5)]
+    assert (step.nodes, step.node_count, step.task_count, step.local_tasks) == ("n[1-2]", 2, 2, 1)
+
+
+def test_another_node_has_its_part_and_no_manifest() -> None:
+    told = Told(node="n2").prolog().step_start(0, "train").step_end(0, (1, 9)).epilog()
+    found = folded(told)
+    assert found.manifest is None
+    assert (found.node.node, found.node.state, found.node.gpus, found.node.boot_id) == ("n2", "ended", "0,1", "boot-1")
+    assert found.node.steps[0].exits == [Exit(1, 0, 9, START_S + 1.5)]
+
+
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_neither_reorders_nor_stretches(step_s: float) -> None:
+    told = Told().prolog().batch().step_start(0, "train")
+    told.clock_s += step_s
+    told.after(60).step_end(0, (0, 0)).step_end("batch", (0, 0)).epilog()
+    manifest = manifest_of(told)
+    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 65)
+    assert [(step.step_id, step.end_s) for step in manifest.steps] == [("batch", START_S + 64), ("0", START_S + 63)]
+    assert manifest.steps[1].exits[0].end_s == START_S + 62.5
+    assert [(one.code, one.node) for one in folded(told).node.findings] == [("clock-set", "n1")]
+    assert f"{step_s:+.1f} s" in folded(told).node.findings[0].text
+
+
+def test_messages_that_arrive_late_are_put_where_they_belong() -> None:
+    told = whole_job()
+    expected = folded(told)
+    for seed in range(20):
+        shuffled = list(told.messages)
+        random.Random(seed).shuffle(shuffled)
+        found = fold(shuffled, told.key, "elsewhere", True)
+        assert (found.node, found.manifest) == (expected.node, expected.manifest)
+
+
+def test_without_hooks_the_batch_step_is_the_job() -> None:
+    told = Told(nodes="n1").batch().step_start(0, "train").step_end(0, (0, 0)).step_end("batch", (0, 15))
+    manifest = manifest_of(told)
+    assert (manifest.state, manifest.uid, manifest.lead_node, manifest.nodes) == ("ended", UID, "n1", ["n1"])
+    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 3)
+    assert (manifest.exit_status, manifest.exit_signal) == (0, 15)
+    assert set(missing(told)) == {"prolog", "epilog"}
+
+
+def test_an_epilog_without_a_prolog() -> None:
+    told = Told(nodes="n1").epilog()
+    manifest = manifest_of(told)
+    assert (manifest.state, manifest.start_s, manifest.end_s) == ("ended", None, START_S)
+    assert (manifest.exit_status, manifest.user) == (1, "alice")
+    assert {"prolog", "start", "name"} == set(missing(told))
+    told = Told(nodes="n1").epilog(SLURM_JOB_START_TIME=str(START_S - 50))  # since 23.02
+    assert manifest_of(told).start_s == START_S - 50
+
+
+def test_of_two_prologs_the_first_began_the_job() -> None:
+    told = Told(nodes="n1").prolog().prolog(SLURM_NODELIST="n9").epilog()
+    manifest = manifest_of(told)
+    assert (manifest.start_s, manifest.node_list, manifest.state) == (START_S, "n1", "ended")
+
+
+def test_a_reboot_in_the_middle_loses_the_attempt() -> None:
+    told = Told().prolog().batch().step_start(0, "train").after(100)
+    told.boot_id, told.boottime_s = "boot-2", 5.0
+    told.epilog()
+    manifest = manifest_of(told)
+    assert (manifest.state, manifest.start_s, manifest.end_s, manifest.exit_status) == ("lost", START_S, None, 1)
+    assert [step.state for step in manifest.steps] == ["lost", "lost"]
+    assert "started anew" in missing(told)["end"]
+    assert "2 have not told theirs: batch, 0" in missing(told)["ends of steps"]
+
+
+def test_a_clock_that_is_behind_after_a_reboot_does_not_go_back() -> None:
+    told = Told(nodes="n1").prolog().step_start(0, "a").step_end(0, (0, 0))
+    told.boot_id, told.boottime_s, told.clock_s = "boot-2", 5.0, 1000.0
+    told.prolog().step_start(1, "b").step_end(1, (0, 0)).epilog()
+    manifest = manifest_of(told)
+    assert manifest.state == "ended"  # an allocation whose node came back
+    starts = [step.start_s for step in manifest.steps]
+    assert starts == [START_S + 1, START_S + 3]
+
+
+def test_an_attempt_that_the_agent_closed_is_lost_and_says_why() -> None:
+    told = Told().prolog().batch().say("closed", why="reboot")
+    assert manifest_of(told).state == "lost"
+    assert "started anew" in missing(told)["end"]
+    told = Told().prolog().batch().step_end("batch", (0, 0)).say("closed", why="no-epilog")
+    assert manifest_of(told).state == "ended"
+    assert "epilog" in missing(told)
+
+
+def test_a_running_attempt_has_no_end() -> None:
+    told = Told().prolog().batch().step_start(0, "train")
+    manifest = manifest_of(told, over=False)
+    assert (manifest.state, manifest.end_s, manifest.steps[1].state) == ("running", None, "running")
+    assert manifest.missing == []
+
+
+def test_the_lead_without_a_script_is_the_first_node() -> None:
+    for node, leads in (("n1", True), ("n2", False)):
+        told = Told(node=node).prolog().step_start(0, "train").step_end(0, (0, 0)).epilog()
+        assert (folded(told).manifest is not None) is leads
+    assert manifest_of(Told(node="n1").prolog().epilog()).kind == "interactive"
+
+
+def test_the_lead_with_a_script_is_where_it_ran() -> None:
+    """`sbatch --batch` chooses a node by its features."""
+    assert manifest_of(Told(node="n2").prolog().batch().epilog()).lead_node == "n2"
+
+
+def test_ids_of_arrays_and_het_jobs() -> None:
+    array = Told(job_id=15).prolog().batch(SLURM_ARRAY_JOB_ID="12", SLURM_ARRAY_TASK_ID="3").epilog()
+    assert manifest_of(array).printed_id == "12_3"
+    het = Told(job_id=13, nodes="n1").prolog(SLURM_HET_JOB_ID="12").epilog()
+    assert manifest_of(het).printed_id == "12+1"
+    forged = Told(job_id=15).prolog().batch(SLURM_ARRAY_JOB_ID="../../x", SLURM_ARRAY_TASK_ID="3").epilog()
+    assert manifest_of(forged).printed_id == "15"
+
+
+def test_nobody_but_root_tells_the_owner_and_the_node() -> None:
+    told = Told().say("output", uid=0, node="../../etc", stdout="/x").batch(SLURM_JOB_UID="0")
+    assert (manifest_of(told).uid, folded(told).node.node) == (UID, "n1")
+    nameless = Told(node="../../etc").prolog().epilog()
+    assert folded(nameless).node.node == "elsewhere"
+    assert "owner" in missing(Told().say("finding", code="x", text="y"))
+
+
+def test_more_steps_than_are_kept() -> None:
+    told = Told(nodes="n1").prolog()
+    for number in range(STEPS_MAX + 10):
+        told.step_start(number, "true").step_end(number, (0, 0))
+    manifest = manifest_of(told.epilog())
+    assert len(manifest.steps) == STEPS_MAX
+    assert (manifest.steps[0].step_id, manifest.steps[-1].step_id) == ("0", str(STEPS_MAX + 9))
+    assert f"of {STEPS_MAX + 10}" in missing(told)["steps"]
+
+
+def test_of_too_many_exits_those_that_failed_stay() -> None:
+    told = Told(nodes="n1").prolog()
+    for number in range(EXITS_MAX // 4096 + 1):
+        told.step_start(number, "true").step_end(number, *((rank, 256 * (rank == 7)) for rank in range(4096)))
+    manifest = manifest_of(told.epilog())
+    assert sum(len(step.exits) for step in manifest.steps) == EXITS_MAX
+    assert all(step.exits_count == 4096 for step in manifest.steps)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\0\0", b"x", b"1 2", b"-1 0 0\0", b"1 99999999999999999999999 0\0"])
+def test_garbage_among_the_exits_is_left_out(garbage: bytes) -> None:
+    told = Told(nodes="n1").step_start(0, "true").say("step_end", step_id=0, exits=b"0 9 5\0" + garbage)
+    assert [(one.rank, one.signal) for one in folded(told).node.steps[0].exits] == [(0, 9)]
+
+
+def test_nothing_that_a_message_holds_is_a_fault() -> None:
+    """Messages are anybody's bytes by the time they are folded."""
+    source = random.Random(4)
+    kinds = ["prolog", "epilog", "batch", "output", "step_start", "step_end", "finding", "closed", "health_check", "x"]
+    names = ["environment", "exits", "argv", "node", "boot_id", "time_ns", "boottime_ns", "step_id", "uid", "why"]
+    names += ["step_node_list", "job_node_list", "exits_count", "argv_size", "stdout", "code", "text"]
+    values = [b"", b"0", b"-5", b"9" * 20, b"n[1-3]", b"n[", b"SLURM_NODELIST=n[1-\0SLURM_JOB_UID=-1\0", b"\xff\0=\0"]
+    values += [b"SLURM_JOB_EXIT_CODE2=999:999\0SLURM_JOB_DERIVED_EC=99999999999\0SLURM_JOB_START_TIME=99999999999\0"]
+    for _ in range(3000):
+        told = Told()
+        for _ in range(source.randrange(6)):
+            chosen = source.sample(names, source.randrange(len(names)))
+            told.say(source.choice(kinds), **{name: source.choice(values) for name in chosen})
+        found = folded(told, source.random() < 0.8)
+        assert found.node.state in ("running", "ended", "lost")
