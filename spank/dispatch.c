@@ -22,13 +22,12 @@ EXPORT int slurm_spank_init(spank_t spank, int count, char **arguments)
 
 EXPORT int slurm_spank_init_post_opt(spank_t spank, int count, char **arguments)
 {
-	(void)count;
-	(void)arguments;
-
 	switch (spank_context()) {
 	case S_CTX_LOCAL:
 	case S_CTX_ALLOCATOR:
 		return client_post_opt(spank);
+	case S_CTX_REMOTE:
+		return stepd_begin(spank, count, arguments);
 	default:
 		return 0;
 	}
@@ -41,6 +40,21 @@ EXPORT int slurm_spank_task_init(spank_t spank, int count, char **arguments)
 	return stepd_task_init(spank);
 }
 
+EXPORT int slurm_spank_task_exit(spank_t spank, int count, char **arguments)
+{
+	(void)count;
+	(void)arguments;
+	return stepd_task_exit(spank);
+}
+
+EXPORT int slurm_spank_exit(spank_t spank, int count, char **arguments)
+{
+	(void)spank;
+	(void)count;
+	(void)arguments;
+	return stepd_end();
+}
+
 /* What Slurm looks for, in every program that loads the plugin, and does not find. To a name that is unknown dlsym
  * answers NULL after it has made up a message, which nobody reads and every srun pays for; so the names are known, and
  * NULL is what they stand for. (Before 2.28, glibc took them for unknown all the same.) */
@@ -51,10 +65,8 @@ ABSENT(slurm_spank_local_user_init);
 ABSENT(slurm_spank_user_init);
 ABSENT(slurm_spank_task_init_privileged);
 ABSENT(slurm_spank_task_post_fork);
-ABSENT(slurm_spank_task_exit);
 ABSENT(slurm_spank_job_epilog);
 ABSENT(slurm_spank_slurmd_exit);
-ABSENT(slurm_spank_exit);
 ABSENT(spank_options);
 ABSENT(init);
 ABSENT(fini);

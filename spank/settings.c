@@ -43,6 +43,17 @@ static void read_config(struct settings *settings, const char *path)
 			    path);
 }
 
+const char *settings_config(int count, char **arguments)
+{
+	static const char key[] = "config=";
+	const char *path = NULL;
+
+	for (int i = 0; i < count; i++)
+		if (strncmp(arguments[i], key, sizeof(key) - 1) == 0 && arguments[i][sizeof(key) - 1] == '/')
+			path = arguments[i] + sizeof(key) - 1;
+	return path;
+}
+
 void settings_read(struct settings *settings, int count, char **arguments)
 {
 	const char *chosen[LENGTH(keys)];

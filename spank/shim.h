@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the plugin that Slurm loads. All of it runs as the user, and all but stepd.c in srun, sbatch and salloc;
- * nothing runs in slurmd.
+ * The parts of the plugin that Slurm loads. They run as the user in srun, sbatch and salloc; stepd.c and what it calls,
+ * in slurmstepd, as root and as the user. Nothing runs in slurmd.
  */
 #ifndef STEPGUARD_SHIM_H
 #define STEPGUARD_SHIM_H
@@ -25,6 +25,9 @@ struct settings {
 
 /* Reads the arguments; a wrong one is named in one line and its default is used. Never fails. */
 void settings_read(struct settings *settings, int count, char **arguments);
+
+/* The value of config= alone, NULL for the default place. Says nothing: where slurmstepd would, only its log hears it. */
+const char *settings_config(int count, char **arguments);
 
 /* client.c: the option, and what becomes of the program that was given it. */
 int client_init(spank_t spank, int count, char **arguments);
@@ -52,7 +55,11 @@ void supervise(char **words, int count, int command_at, char *why, size_t why_si
 /* ask.c: loads the bridge, on the first question only, and asks it. For STEPGUARD_BROKEN, answer->text says why. */
 int ask(const struct stepguard_question *question, struct stepguard_answer *answer);
 
-/* stepd.c: puts a task of a part of a step in its place in the whole, see places.h. Always returns 0. */
+/* stepd.c: before the tasks are forked, in the task before its exec, after a task's end, at the end of the step. All
+ * return 0: no step fails for us. */
+int stepd_begin(spank_t spank, int count, char **arguments);
 int stepd_task_init(spank_t spank);
+int stepd_task_exit(spank_t spank);
+int stepd_end(void);
 
 #endif

@@ -1,18 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between fork and exec of a task, in slurmstepd's child, as the user. The environment is the one that exec gets: Slurm
- * has set its own variables by now, and runs only the TaskProlog after us (exec_task in slurmstepd's task.c, 22.05 and
- * 24.11; by trial on 26.05). It allocates and logs here itself, so that both are safe though slurmstepd has threads.
+ * What is done in slurmstepd: before the tasks are forked and at the step's end as root, and between fork and exec of a
+ * task as the user, in a child. There the environment is the one that exec gets: Slurm has set its own variables by now,
+ * and runs only the TaskProlog after us (exec_task in slurmstepd's task.c, 22.05 and 24.11; by trial on 26.05). It
+ * allocates and logs here itself, so that both are safe though slurmstepd has threads.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "places.h"
+#include "capture.h"
 #include "shim.h"
+#include "stepd.h"
 
-/* The value of a variable in the task's environment, or NULL; good until the next change. */
-static const char *find(spank_t spank, const char *name)
+#define ATTEMPT "STEPGUARD_ATTEMPT"
+
+static struct {
+	bool begun;
+	bool ended;
+	bool task_begun; /* in a task's process */
+	struct step step;
+	struct agent_settings settings;
+} stepd;
+
+const char *stepd_variable(spank_t spank, const char *name)
 {
 	size_t length = strlen(name);
 	char **environment = NULL;
@@ -25,60 +34,77 @@ static const char *find(spank_t spank, const char *name)
 	return NULL;
 }
 
-/* One call leaves the second of two neighbours that have the same name (unsetenvp in env.c, 22.05 and 24.11). */
-static void forget(spank_t spank, const char *name)
+static bool get_number(spank_t spank, spank_item_t item, uint32_t *number)
 {
-	while (find(spank, name) && spank_unsetenv(spank, name) == ESPANK_SUCCESS)
-		;
+	return spank_get_item(spank, item, number) == ESPANK_SUCCESS;
 }
 
-static void set_number(spank_t spank, const char *name, uint32_t number)
+void stepd_copy_number(char to[STEP_NUMBER_MAX], const char *text)
 {
-	char digits[16];
+	size_t digits = text ? strspn(text, "0123456789") : 0;
 
-	snprintf(digits, sizeof(digits), "%u", (unsigned)number);
-	spank_setenv(spank, name, digits, 1);
+	if (digits > 0 && digits < 10 && text[digits] == '\0')
+		memcpy(to, text, digits + 1);
 }
 
-static void put_in_place(spank_t spank, const struct places *places)
+/* False for the steps of Slurm's own (extern, interactive), and where it is not said what step it is. */
+static bool read_step(spank_t spank, struct step *step)
 {
-	for (int i = 0; i < places->variable_count; i++)
-		spank_setenv(spank, places->variable[i].name, places->variable[i].value, 1);
-	if (!places->has_rows)
-		return;
-	set_number(spank, "SLURM_PROCID", places->rank);
-	set_number(spank, "SLURM_NODEID", places->node_id);
-	spank_setenv(spank, "SLURM_GTIDS", places->node_ranks, 1);
+	if (!get_number(spank, S_JOB_ID, &step->job_id) || !get_number(spank, S_JOB_STEPID, &step->step_id) ||
+	    (step->step_id > SLURM_MAX_NORMAL_STEP_ID && step->step_id != SLURM_BATCH_SCRIPT) ||
+	    spank_get_item(spank, S_JOB_UID, &step->uid) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_GID, &step->gid) != ESPANK_SUCCESS)
+		return false;
+	get_number(spank, S_JOB_NODEID, &step->node_index);
+	get_number(spank, S_JOB_NNODES, &step->node_count);
+	get_number(spank, S_JOB_LOCAL_TASK_COUNT, &step->local_tasks);
+	get_number(spank, S_JOB_TOTAL_TASK_COUNT, &step->task_count);
+	if (step->step_id != SLURM_BATCH_SCRIPT)
+		stepd_copy_number(step->restart_count, stepd_variable(spank, "SLURM_RESTART_COUNT"));
+	stepd_copy_number(step->attempt, stepd_variable(spank, ATTEMPT));
+	return true;
 }
 
-/* Cuts up `text`. Says what is wrong with it, to the one who put it there: at this level, the task's stderr gets it. */
-static bool read_places(spank_t spank, struct places *places, char *text)
+int stepd_begin(spank_t spank, int count, char **arguments)
 {
-	const char *node = find(spank, "SLURMD_NODENAME"); /* slurmstepd's own word, whatever the user had there */
-	int local_id = -1;
-
-	spank_get_item(spank, S_TASK_ID, &local_id);
-	const char *wrong = places_read(places, text, node ? node : "", local_id);
-
-	if (wrong)
-		slurm_spank_log("stepguard: " PLACES_NAME " changes nothing: field %d: %s", places->field, wrong);
-	return !wrong;
+	if (stepd.begun)
+		return 0;
+	stepd.begun = true;
+	if (!read_step(spank, &stepd.step)) {
+		stepd.ended = true;
+		return 0;
+	}
+	agent_settings_read(&stepd.settings, settings_config(count, arguments));
+	capture_begin(spank, &stepd.step, &stepd.settings);
+	if (stepd.step.step_id != SLURM_BATCH_SCRIPT)
+		stepd_find_stale(spank, &stepd.step, stepd.settings.repair_nodelist);
+	return 0;
 }
 
 int stepd_task_init(spank_t spank)
 {
-	const char *entry = find(spank, PLACES_NAME);
-
-	if (!entry)
+	stepd_take_place(spank);
+	if (stepd.task_begun)
 		return 0;
-	char *text = strdup(entry);
-	struct places *places = malloc(sizeof(*places));
-	bool good = text && places && read_places(spank, places, text);
+	stepd.task_begun = true;
+	stepd_tell_stale(spank);
+	capture_task(spank);
+	return 0;
+}
 
-	forget(spank, PLACES_NAME);
-	if (good)
-		put_in_place(spank, places);
-	free(places);
-	free(text);
+int stepd_task_exit(spank_t spank)
+{
+	if (stepd.begun && !stepd.ended)
+		capture_task_exit(spank);
+	return 0;
+}
+
+/* Also called in srun, where nothing was begun. */
+int stepd_end(void)
+{
+	if (stepd.begun && !stepd.ended) {
+		stepd.ended = true;
+		capture_end();
+	}
 	return 0;
 }

@@ -24,7 +24,7 @@ SRUN_BLOCKS = "1 2 3 10 12 13 14 15 18 28 "
 """The signals that srun has blocked when it loads plugins, 22.05 to 25.11: the host does the same."""
 
 SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g"
-_SANITIZER_ENV = {
+SANITIZER_ENV = {
     # The interpreter frees nothing at its end, and the plugin has /proc/self/cmdline read when it execs.
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
     "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1",
@@ -97,6 +97,7 @@ class Shim:
     def __init__(self, prefix: Path, host: Path, sanitized: bool) -> None:
         self.prefix = prefix
         self.host = host
+        self.step_host = host.with_name("host_step")
         self.sanitized = sanitized
         self.plugin = prefix / "lib/slurm/stepguard.so"
         self.bridge = prefix / "lib/stepguard/bridge.so"
@@ -117,7 +118,7 @@ class Shim:
         file = self.prefix / "plugstack.conf"
         file.write_text(plugstack.format(plugin=self.plugin) + "\n")
         host = {"HOST_PLUGSTACK": str(file), "HOST_CONTEXT": context, "HOST_SCRIPT": str(script or "")}
-        base = {"PATH": os.environ["PATH"], **(_SANITIZER_ENV if self.sanitized else {})}
+        base = {"PATH": os.environ["PATH"], **(SANITIZER_ENV if self.sanitized else {})}
         done = subprocess.run(
             list(words),
             executable=self.host,
@@ -140,7 +141,9 @@ def build(directory: Path, sanitized: bool) -> Shim:
     host = out / "host"
     options = SANITIZE if sanitized else "-O1 -g"
     flags = f"-Wall -Wextra -Werror -D_GNU_SOURCE {options} -rdynamic -pthread"
-    _call(["cc", *flags.split(), "-o", str(host), str(HERE / "host.c"), str(HERE / "host_task.c")])
+    for program in (host, host.with_name("host_step")):
+        sources = [str(HERE / f"{program.name}.c"), str(HERE / "host_task.c")]
+        _call(["cc", *flags.split(), "-o", str(program), *sources])
     shim = Shim(prefix, host, sanitized)
     for library, name in ((shim.plugin, "stepguard.so"), (shim.bridge, "bridge.so")):
         library.parent.mkdir(parents=True)

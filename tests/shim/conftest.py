@@ -11,6 +11,7 @@ from shim import listeners
 from shim.built import Shim, build
 from shim.compiling import compiled
 from shim.delivering import Place
+from shim.recorder import Node
 
 
 @pytest.fixture(scope="session", params=["plain", "sanitized"])
@@ -27,6 +28,13 @@ def moved(shim: Shim) -> Iterator[Shim]:
     yield shim
     shutil.rmtree(shim.prefix)
     kept.rename(shim.prefix)
+
+
+@pytest.fixture
+def node(shim: Shim) -> Iterator[Node]:
+    """A node whose files any user can reach, which those of pytest's own directory are not."""
+    with listeners.short_directory() as directory:
+        yield Node(shim, directory)
 
 
 @pytest.fixture

@@ -101,8 +101,7 @@ spank_err_t spank_job_control_unsetenv(spank_t spank, const char *name)
 static const char *const absent[] = {
 	"init", "fini", "spank_options", "slurm_spank_init_failure_mode", "slurm_spank_job_prolog",
 	"slurm_spank_local_user_init", "slurm_spank_user_init", "slurm_spank_task_init_privileged",
-	"slurm_spank_task_post_fork", "slurm_spank_task_exit", "slurm_spank_job_epilog", "slurm_spank_slurmd_exit",
-	"slurm_spank_exit",
+	"slurm_spank_task_post_fork", "slurm_spank_job_epilog", "slurm_spank_slurmd_exit",
 };
 
 static void die(const char *what)

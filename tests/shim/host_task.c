@@ -19,6 +19,8 @@ static struct {
 	int local_id;
 } task = { .local_id = -1 };
 
+const struct host_step *host_step;
+
 static void append(const char *name, const char *value)
 {
 	char **grown = malloc(((size_t)task.count + 2) * sizeof(*grown));
@@ -45,6 +47,44 @@ static int find(const char *name, int from)
 	return from;
 }
 
+static spank_err_t get_of_step(spank_item_t item, va_list arguments)
+{
+	switch (item) {
+	case S_JOB_UID:
+		*va_arg(arguments, uid_t *) = host_step->uid;
+		return ESPANK_SUCCESS;
+	case S_JOB_GID:
+		*va_arg(arguments, gid_t *) = host_step->gid;
+		return ESPANK_SUCCESS;
+	case S_JOB_ARGV:
+		*va_arg(arguments, int *) = host_step->argc;
+		*va_arg(arguments, char ***) = host_step->argv;
+		return ESPANK_SUCCESS;
+	case S_TASK_EXIT_STATUS:
+		*va_arg(arguments, int *) = host_step->status;
+		return ESPANK_SUCCESS;
+	default:
+		break;
+	}
+	const struct {
+		spank_item_t item;
+		uint32_t value;
+	} numbers[] = {
+		{ S_JOB_ID, host_step->job_id },         { S_JOB_STEPID, host_step->step_id },
+		{ S_JOB_NODEID, host_step->node_index }, { S_JOB_NNODES, host_step->node_count },
+		{ S_TASK_GLOBAL_ID, host_step->rank },   { S_JOB_LOCAL_TASK_COUNT, host_step->local_tasks },
+		{ S_JOB_TOTAL_TASK_COUNT, host_step->task_count },
+	};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (numbers[i].item == item) {
+			*va_arg(arguments, uint32_t *) = numbers[i].value;
+			return ESPANK_SUCCESS;
+		}
+	}
+	return ESPANK_BAD_ARG;
+}
+
 spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 {
 	spank_err_t rc = ESPANK_SUCCESS;
@@ -61,7 +101,7 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 		rc = task.local_id < 0 ? ESPANK_NOT_TASK : ESPANK_SUCCESS;
 		break;
 	default:
-		rc = ESPANK_BAD_ARG;
+		rc = host_step ? get_of_step(item, arguments) : ESPANK_BAD_ARG;
 	}
 	va_end(arguments);
 	return rc;
@@ -111,6 +151,11 @@ void task_make(int local_id, int twice)
 				append(name, equals + 1);
 		free(name);
 	}
+}
+
+void task_begin(int local_id)
+{
+	task.local_id = local_id;
 }
 
 void task_report(void)

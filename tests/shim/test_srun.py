@@ -23,6 +23,8 @@ NEEDED = {
     "slurm_spank_init",
     "slurm_spank_init_post_opt",
     "slurm_spank_task_init",
+    "slurm_spank_task_exit",
+    "slurm_spank_exit",
 }
 # Names that Slurm looks for in vain, 22.05 to 26.05.
 ABSENT = {
@@ -32,10 +34,8 @@ ABSENT = {
     "slurm_spank_user_init",
     "slurm_spank_task_init_privileged",
     "slurm_spank_task_post_fork",
-    "slurm_spank_task_exit",
     "slurm_spank_job_epilog",
     "slurm_spank_slurmd_exit",
-    "slurm_spank_exit",
     "spank_options",
     "init",
     "fini",

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When init_post_opt is called, slurmstepd has the job's own environment, and of a batch step the script is in its spool
+ * directory already, where argv[0] points to (mgr_launch_batch_job_setup in mgr.c, 22.05 and 24.11; by trial on 26.05).
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "capture.h"
+
+static char **arguments_of(spank_t spank)
+{
+	char **argv = NULL;
+	int count = 0;
+
+	return spank_get_item(spank, S_JOB_ARGV, &count, &argv) == ESPANK_SUCCESS && count > 0 ? argv : NULL;
+}
+
+/* The file is the user's own by now, in a directory that is not: whatever they make of it, it is read as data. */
+static void add_script(struct wire *wire, const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat status;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+		size_t room = status.st_size < CAPTURE_SCRIPT_MAX ? (size_t)status.st_size : CAPTURE_SCRIPT_MAX, size = 0;
+		char *script = malloc(room + 1);
+		ssize_t got = 0;
+
+		while (script && size < room && (got = read(fd, script + size, room - size)) > 0)
+			size += (size_t)got;
+		wire_add_number(wire, "script_size", (uint64_t)status.st_size);
+		if (script && got >= 0)
+			wire_add(wire, "script", script, size);
+		free(script);
+	}
+	close(fd);
+}
+
+void capture_add_batch(struct wire *wire, spank_t spank)
+{
+	char **argv = arguments_of(spank), **environment = NULL;
+
+	wire_add_list(wire, "argv", argv, NULL, CAPTURE_ARGV_MAX, WIRE_LONG_ENDS);
+	if (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
+		wire_add_list(wire, "environment", environment, NULL, CAPTURE_ENVIRONMENT_MAX, WIRE_LONG_LEFT_OUT);
+	if (argv && argv[0])
+		add_script(wire, argv[0]);
+}
+
+static void add_list(struct wire *wire, spank_t spank, const char *field, const char *variable)
+{
+	const char *value = stepd_variable(spank, variable);
+
+	if (value)
+		wire_add(wire, field, value, strnlen(value, CAPTURE_LIST_MAX));
+}
+
+void capture_add_step(struct wire *wire, spank_t spank, const struct step *step)
+{
+	wire_add_number(wire, "node_index", step->node_index);
+	wire_add_number(wire, "node_count", step->node_count);
+	wire_add_number(wire, "local_tasks", step->local_tasks);
+	wire_add_number(wire, "task_count", step->task_count);
+	add_list(wire, spank, "step_node_list", "SLURM_STEP_NODELIST");
+	add_list(wire, spank, "job_node_list", "SLURM_JOB_NODELIST");
+	wire_add_list(wire, "argv", arguments_of(spank), NULL, CAPTURE_ARGV_MAX, WIRE_LONG_ENDS);
+}
