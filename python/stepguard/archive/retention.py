@@ -6,7 +6,8 @@ has ended (its node never came back) stays, unless `abandoned_s` says for how lo
 
 What makes deletion safe beside writers, on NFS too, without a lock:
 - A record is first renamed to CLUSTER/pruned/, looked at again there, and put back when something in it has changed
-  since it was chosen. Only then it is deleted. Who writes to a record finds its directory gone, and makes it again.
+  since it was chosen. Only then it is deleted. Who comes to write to it finds no record, and makes one. Who has it open
+  and writes into it at that very instant, months after its end, loses what would have gone a moment later.
 - A script of the store goes when no record links to it, and only an hour after it was written: its writer links it at
   once. Who links to one this very moment has the file itself, whatever becomes of its name in the store; or is told
   that there is none, and stores it again.
