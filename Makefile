@@ -10,7 +10,7 @@ PYTHON ?= /usr/bin/python3
 KEY := $(shell { $(PYTHON) -VV; echo '$(PREFIX) $(SLURM_INCLUDE) $(PYTHON)'; } 2>&1 | cksum | cut -d' ' -f1)
 BUILD := $(CURDIR)/build/$(KEY)
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BUILD)/tools/bin/python -m pip --quiet --no-input
-SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed)
+SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed -o -name rules.toml)
 
 help:
 	@echo 'make build    compile the plugin and its bridge, prepare the Python environment, in build/'
@@ -19,6 +19,7 @@ help:
 	@echo '              installs what is missing (splice: PyTorch, up to 1.3 GB)'
 	@echo 'make test     lint, then all tests; installs what is missing; as root, or the live ones are left out'
 	@echo 'make test-releases  the live tests on other releases of Slurm: RELEASES=$(RELEASES)'
+	@echo 'make fuzz     random inputs for all that reads what others wrote, ROUNDS=$(ROUNDS) for each'
 	@echo 'make bench    as root: what it costs, measured in labs against the design; BENCH="--only PART --rounds N --quick"'
 	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
 	@echo 'make clean    remove build/'
@@ -112,6 +113,11 @@ test-releases: .venv/ready
 
 RELEASES ?= 24.11 26.05
 
+fuzz: packages .venv/ready
+	@PYTHONPATH=tests:python .venv/bin/python -m shim.fuzz $(ROUNDS)
+
+ROUNDS ?= 1000000
+
 packages:
 	@tests/install_packages.sh
 
@@ -139,5 +145,5 @@ lint: packages .venv/ready
 clean:
 	rm -rf build
 
-.PHONY: help build install locked-build locked-install demo torch test test-releases bench packages lint clean
+.PHONY: help build install locked-build locked-install demo torch test test-releases fuzz bench packages lint clean
 .DELETE_ON_ERROR:

@@ -135,14 +135,17 @@ def test_message(hooks: Hooks, name: str, context: str | None, kind: bytes) -> N
 
 
 def test_message_without_a_job(hooks: Hooks) -> None:
-    """slurmd 22.05 gives its health check nothing at all."""
+    """A health check gets nothing else (22.05, 26.05)."""
+    env = {"SLURMD_NODENAME": "n3"}
     with listeners.answering(hooks.socket) as messages:
-        done = subprocess.run([hooks.directory / "health_check"], env={}, capture_output=True, check=False)
+        done = subprocess.run([hooks.directory / "health_check"], env=env, capture_output=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert list(wire.decode(messages[0])) == [
-        *("kind", "time_ns", "boottime_ns", "boot_id"),
+    fields = wire.decode(messages[0])
+    assert list(fields) == [
+        *("kind", "time_ns", "boottime_ns", "boot_id", "node"),
         *("environment_size", "environment"),
     ]
+    assert entries(fields) == [b"SLURMD_NODENAME=n3"]
 
 
 @pytest.mark.parametrize("job_id", ["", "-1", "1 2", "0x10", "12\n", "1" * 21, "\u0661"])
@@ -220,6 +223,12 @@ def test_note(hooks: Hooks) -> None:
     (note,) = hooks.notes()
     assert (note["kind"], note["job_id"]) == (b"epilog", b"12")
     assert b"SLURM_JOB_GPUS=0,1" in entries(note)
+
+
+def test_health_check_leaves_no_note(hooks: Hooks) -> None:
+    ended = hooks.run("health_check", {})
+    assert (ended.status, hooks.notes()) == (0, [])
+    assert ended.said.endswith(f": no agent at {hooks.socket}: No such file or directory\n")
 
 
 def test_neither_agent_nor_spool(hooks: Hooks) -> None:
