@@ -17,6 +17,8 @@ _VERBS = {
     "archive": ("stepguard.cli.archive", "Prune, verify and export the archive of records."),
     "archiver": ("stepguard.cli.archiver", ""),
     "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
+    "job": ("stepguard.cli.job", "The record of a job: what ran, where, when, how it ended."),
+    "jobs": ("stepguard.cli.jobs", "The jobs that there are records of."),
     "nodes": ("stepguard.cli.nodes", "The job's real nodes now."),
     "supervise": ("stepguard.cli.supervise", "Run a guarded step (what srun --auto-resume=1 becomes)."),
 }

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard job ID [PART]`: the record of a job, for people, for pipes and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepguard import __version__, config
+from stepguard.errors import StepguardError, UsageError
+
+if TYPE_CHECKING:
+    from stepguard.archive.reading_record import Record
+    from stepguard.report.screen import Screen
+
+SCHEMA = 1
+PARTS = ("script", "env", "stdout", "stderr", "timeline", "resumes", "nodes")
+
+
+@click.command(short_help="The record of a job: what ran, where, when, how it ended.")
+@click.argument("job_id", metavar="ID")
+@click.argument("part", required=False, type=click.Choice(PARTS), metavar=f"[{'|'.join(PARTS)}]")
+@click.option("--attempt", type=click.IntRange(0), help="This run of a requeued job, from 0; else the last.")
+@click.option("--cluster", default="", metavar="NAME", help="Of this cluster, where the archive has several.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as_json: bool) -> int:
+    """Show the record of a job: what ran, where, when, how it ended, and the last lines of its output.
+
+    ID as Slurm writes it: 12, 12_3 for a task of an array, 12+1 for a part of a het job. With a part, that part alone;
+    script, env, stdout and stderr go into a pipe or a file byte for byte.
+    """
+    from stepguard.archive.reading import find
+    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write, write_lines
+
+    gc.disable()  # as in `stepguard jobs`
+    records = find(Path(config.load().archive.dir), job_id, attempt, cluster)
+    screen = stdout_screen()
+    try:
+        if part is None:
+            write_lines([_document(job_id, records)] if as_json else _page(records, screen), screen)
+            return 0
+        record = _one(job_id, records, part)
+        if as_json:
+            write_lines([_part_document(record, part)], screen)
+        elif part in ("script", "env", "stdout", "stderr"):
+            content = _content(record, part)
+            write(_shown(content, screen) if screen.is_terminal else content)
+        else:
+            write_lines(_lines(record, part, screen), screen)
+    except PipeClosed:
+        return PIPE_CLOSED
+    return _told_troubles(record, screen) if not as_json else 0
+
+
+def _page(records: Sequence[Record], screen: Screen) -> Iterator[str]:
+    from stepguard.report.job_page import job_page
+    from stepguard.report.lists import parts_table
+
+    if len({record.job_id for record in records}) == 1:
+        return job_page(records[-1], records, screen)
+    return parts_table(records, screen)
+
+
+def _one(job_id: str, records: Sequence[Record], part: str) -> Record:
+    """The newest attempt of the one job that was named. Raises UsageError for a whole array or het job."""
+    ids = list(dict.fromkeys(record.printed_id for record in records))
+    if len({record.job_id for record in records}) > 1:
+        raise UsageError(f"job {job_id} has {len(ids)} parts", part, f"name one, {ids[0]} to {ids[-1]}")
+    return records[-1]
+
+
+def _content(record: Record, part: str) -> Iterator[bytes]:
+    """What the part is, byte for byte. Raises StepguardError when there is none."""
+    from stepguard.report.escaping import as_bytes
+
+    if part in ("stdout", "stderr"):
+        if not record.has_output(part):
+            raise _absent(record, part)
+        return record.output(part)
+    if part == "env":
+        if record.environment is None:
+            raise _absent(record, "environment")
+        return (as_bytes(f"{name}={value}\n") for name, value in record.environment.items())
+    if record.script is None:
+        raise _absent(record, part)
+    return iter([record.script])
+
+
+def _absent(record: Record, name: str) -> StepguardError:
+    """Why there is no such file, as far as anything tells."""
+    kept = record.kept(name)
+    told = [f"{one.what}: {one.why}" for one in record.troubles]
+    if kept is not None:
+        told += [f"{kept.source or kept.what}: {kept.why or kept.what}"]
+    elif not told:
+        manifest = record.manifest
+        told += [one.why for one in manifest.missing if name in one.what] if manifest else []
+        if not told and manifest is not None:
+            told = ["it has not ended yet" if manifest.state == "running" else f"the job is {manifest.kind}"]
+    from stepguard.report.escaping import visible
+
+    return StepguardError(f"no {name} of job {record.printed_id}", visible("; ".join(told)))
+
+
+def _shown(content: Iterable[bytes], screen: Screen) -> Iterator[bytes]:
+    """For a terminal, a line at a time: a piece may end in the middle of a character."""
+    rest = b""
+    for piece in content:
+        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        yield screen.lines(whole + newline).encode()
+    if rest:
+        yield screen.lines(rest).encode() + b"\n"
+
+
+def _lines(record: Record, part: str, screen: Screen) -> Iterator[str]:
+    from stepguard.report import resumes
+    from stepguard.report.lists import nodes_table
+    from stepguard.report.timeline import timeline
+    from stepguard.report.times import moment
+
+    if part == "timeline":
+        return timeline(record, screen)
+    if part == "nodes":
+        return nodes_table(record, screen)
+    sentences = ((moment(resumes.time_of(event)), resumes.sentence(event)) for event in record.resumes)
+    return (f"{time_text}  {screen.text(text)}" for time_text, text in sentences)
+
+
+def _told_troubles(record: Record, screen: Screen) -> int:
+    """Names what could not be read on stderr; the exit status."""
+    for trouble in record.troubles:
+        print(f"stepguard: {screen.text(f'{trouble.what}: {trouble.why}')}", file=sys.stderr)
+    return int(bool(record.troubles))
+
+
+def _document(job_id: str, records: Sequence[Record]) -> str:
+    return json.dumps(
+        {"schema": SCHEMA, "stepguard": __version__, "asked": job_id, "records": [_as_json(one) for one in records]}
+    )
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    from stepguard.report.job_page import missing_of, state_of
+
+    manifest = record.manifest
+    return {
+        **_name(record),
+        "directories": [str(path) for path in record.directories],
+        "outcome": state_of(record),
+        "manifest": dataclasses.asdict(manifest) if manifest else None,
+        "nodes": [dataclasses.asdict(part) for part in record.nodes],
+        "findings": [dataclasses.asdict(one) for one in record.findings],
+        "resumes": record.resumes,
+        "missing": [dataclasses.asdict(one) for one in missing_of(record)],
+    }
+
+
+def _name(record: Record) -> dict[str, Any]:
+    return {
+        "cluster": record.cluster,
+        "printed_id": record.printed_id,
+        "job_id": record.job_id,
+        "attempt": record.attempt,
+    }
+
+
+def _part_document(record: Record, part: str) -> str:
+    """One part; bytes that are no UTF-8 are lone surrogates."""
+    from stepguard.report.timeline import moments
+
+    value: Any
+    if part == "env":
+        _content(record, part)
+        value = record.environment
+    elif part == "timeline":
+        value = [one._asdict() for one in moments(record)]
+    elif part == "resumes":
+        value = record.resumes
+    elif part == "nodes":
+        value = [dataclasses.asdict(one) for one in record.nodes]
+    else:
+        value = b"".join(_content(record, part)).decode(errors="surrogateescape")
+    missing = [dataclasses.asdict(one) for one in record.troubles]
+    return json.dumps({"schema": SCHEMA, "stepguard": __version__, **_name(record), part: value, "missing": missing})

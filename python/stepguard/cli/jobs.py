@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard jobs`: the records that there are, from the index, the newest first."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pwd
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepguard import __version__, config
+from stepguard.errors import UsageError
+
+if TYPE_CHECKING:
+    from stepguard.archive.index_reading import Found, Query
+
+SCHEMA = 1
+_DEFAULT_SINCE = "7d"
+_DEFAULT_LIMIT = 100
+
+
+@click.command(short_help="The jobs that there are records of.")
+@click.option("--user", metavar="NAME", help="Of this user, by name or number, in place of your own.")
+@click.option("--all", "everybody", is_flag=True, help="Of everybody whose records you may read.")
+@click.option("--node", metavar="LIST", help="That ran on any of these nodes: n3, n[1-8].")
+@click.option("--state", metavar="LIST", help="running, completed, failed, ended, lost, damaged.")
+@click.option("--since", default=_DEFAULT_SINCE, show_default=True, metavar="TIME", help="That ran after this.")
+@click.option("--until", metavar="TIME", help="That ran before this.")
+@click.option("--name", metavar="PATTERN", help="Of this name; * and ? stand for others.")
+@click.option("--partition", metavar="LIST", help="Of any of these partitions.")
+@click.option("--cluster", default="", metavar="NAME", help="Of this cluster alone.")
+@click.option("--limit", type=click.IntRange(0), default=_DEFAULT_LIMIT, show_default=True, help="0: no limit.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def command(
+    user: str | None,
+    everybody: bool,
+    node: str | None,
+    state: str | None,
+    since: str,
+    until: str | None,
+    name: str | None,
+    partition: str | None,
+    cluster: str,
+    limit: int,
+    as_json: bool,
+) -> int:
+    """List the jobs that there are records of, the newest first; your own of the last 7 days unless told otherwise.
+
+    TIME: 2d, 3h, today, 14:30, 2026-11-01 or 2026-11-01T14:30. `failed` is everything that ended otherwise than with
+    exit status 0.
+    """
+    from stepguard.archive.index_reading import Query, search
+    from stepguard.archive.reading import layouts_of
+    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+    from stepguard.report.times import parsed
+    from stepguard.slurm.hostlist import expand
+
+    if user is not None and everybody:
+        raise UsageError("--user and --all", "jobs", "give one of them")
+    now_s = time.time()
+    uid, user_name = (None, "") if everybody else _owner(user)
+    query = Query(
+        uid=uid,
+        user=user_name,
+        nodes=frozenset(expand(node or "")),
+        states=_states(state),
+        since_s=parsed(since, "--since", now_s),
+        until_s=parsed(until, "--until", now_s) if until else None,
+        name=name or "",
+        partitions=_listed(partition),
+        limit=limit,
+    )
+    gc.disable()  # to look through 10^5 rows again and again costs half a second, and none is in a cycle
+    clusters = layouts_of(Path(config.load().archive.dir), cluster)
+    found, more = search(clusters, query)
+    screen = stdout_screen()
+    try:
+        if as_json:
+            write_lines([_document(found, more)], screen)
+            return 0
+        if found:
+            from stepguard.report.lists import jobs_table
+
+            write_lines(jobs_table(found, screen, everybody or user is not None, len(clusters) > 1), screen)
+    except PipeClosed:
+        return PIPE_CLOSED
+    _tell(found, more, query, since)
+    return 0
+
+
+def _owner(user: str | None) -> tuple[int | None, str]:
+    """The number of whom is asked for; of a name that this host does not know, the name."""
+    if user is None:
+        import os
+
+        return os.geteuid(), ""
+    if user.isascii() and user.isdigit() and len(user) <= 10:
+        return int(user), ""
+    try:
+        return pwd.getpwnam(user).pw_uid, ""
+    except KeyError:
+        return None, user
+
+
+def _states(text: str | None) -> frozenset[str]:
+    from stepguard.archive.index_reading import OUTCOMES
+
+    states = _listed(text.lower() if text else None)
+    if unknown := states.difference(OUTCOMES):
+        raise UsageError(f"unknown state {min(unknown)!r}", "--state", "known: " + ", ".join(OUTCOMES))
+    return states
+
+
+def _listed(text: str | None) -> frozenset[str]:
+    return frozenset(word for word in (text or "").split(",") if word)
+
+
+def _tell(found: Sequence[Found], more: bool, query: Query, since: str) -> None:
+    """What the list does not say, on stderr."""
+    if more:
+        print(f"stepguard: there are more than {len(found)}: --limit 0 lists all", file=sys.stderr)
+    if not found:
+        whose = "" if query.uid is None else "; --all lists those of everybody whose records you may read"
+        print(f"stepguard: no such job since {since}{whose}", file=sys.stderr)
+
+
+def _document(found: Sequence[Found], more: bool) -> str:
+    jobs = [_as_json(one) for one in found]
+    return json.dumps({"schema": SCHEMA, "stepguard": __version__, "more": more, "jobs": jobs})
+
+
+def _as_json(one: Found) -> dict[str, Any]:
+    from stepguard.archive.index_reading import outcome
+
+    values = one.entry._asdict()
+    directory = str(one.cluster.root / values.pop("path"))
+    state = outcome(one.entry.state, one.entry.exit)
+    return {"cluster": one.cluster.root.name, **values, "outcome": state, "directory": directory}

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records as pages of plain text, in reading order:
+
+escaping   what users control must not steer a terminal
+times      times, durations and sizes for people, and the times that people type
+screen     where a page goes: its width, its encoding, and what happens when nobody reads on
+layout     headings, labelled values and tables
+steps      the steps of a record, put together from what each node saw
+resumes    the journal of auto-resume in sentences
+timeline   all that has a time, in order
+job_page   a job's record
+lists      many jobs, and the nodes of one
+"""

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal of auto-resume (stepguard.resume.journal) in sentences. Its owner may have written anything into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepguard.report.times import duration
+
+_LAST_TIME_S = 253_000_000_000  # in the year 9999
+
+
+def time_of(event: Mapping[str, Any]) -> float | None:
+    """When it was."""
+    return _number(event.get("time"))
+
+
+def sentence(event: Mapping[str, Any]) -> str:
+    """What happened. Not made visible yet."""
+    teller = _TELLERS.get(str(event.get("event")))
+    return teller(event) if teller else f"{event.get('event')}"
+
+
+def _start(event: Mapping[str, Any]) -> str:
+    return f"attempt {event.get('attempt', '?')} of the guarded step started: {_words(event.get('words'), ' ')}"
+
+
+def _end(event: Mapping[str, Any]) -> str:
+    ran_s = duration(_number(event.get("ran_s")))
+    text = f"attempt {event.get('attempt', '?')} ended with status {event.get('status', '?')}"
+    text += f" after {ran_s}" if ran_s else ""
+    if cause := event.get("cause"):
+        text += f": {cause}: {event.get('why', '')}"
+    if nodes := _words(event.get("nodes"), ","):
+        text += f" (nodes {nodes})"
+    return text
+
+
+def _choice(event: Mapping[str, Any]) -> str:
+    strategy, nodes = event.get("strategy"), _words(event.get("nodes"), ",")
+    text = f"{strategy}: goes on on {nodes}" if strategy and nodes else f"{strategy or 'no strategy is left'}"
+    passed_over = event.get("passed_over")
+    if isinstance(passed_over, dict) and passed_over:
+        text += "; not possible: " + "; ".join(f"{name} ({why})" for name, why in passed_over.items())
+    return text
+
+
+def _batch_host_lost(event: Mapping[str, Any]) -> str:
+    return f"the batch host {event.get('node', '?')} was lost, seen by {event.get('seen_by', '?')}: requeue"
+
+
+def _helper_ended(event: Mapping[str, Any]) -> str:
+    return f"helper job {event.get('helper', '?')} was ended by {event.get('seen_by', '?')}"
+
+
+_TELLERS = {
+    "start": _start,
+    "end": _end,
+    "choice": _choice,
+    "batch-host-lost": _batch_host_lost,
+    "helper-ended": _helper_ended,
+}
+
+
+def _words(value: Any, between: str) -> str:
+    return between.join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def _number(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LAST_TIME_S
+    return float(value) if known else None
