@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard job` as a command: pages, parts byte for byte, JSON, and outputs that close, are full or are terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepguard.archive.index_rebuild import rebuild
+from stepguard.records.manifest import KeptFile
+from unit.archive.building import environment_file, manifest, node, write_record
+
+STEPGUARD = [sys.executable, "-I", "-m", "stepguard"]
+SCRIPT = b"#!/bin/sh\n# caf\xe9 \x1b[31m\necho done"
+OUTPUT = b"\x1b[1mbold\x1b[0m \xff\n" * 1000
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    config = tmp_path / "stepguard.toml"
+    config.write_text(f'[archive]\ndir = "{archive}"\n')
+    return {"STEPGUARD_CONFIG": str(config), "LC_ALL": "C.UTF-8", "TZ": "UTC", "PATH": os.environ["PATH"]}
+
+
+@pytest.fixture
+def archive(environment: dict[str, str], tmp_path: Path) -> Path:
+    """Job 12 with two attempts, array 20 of two tasks."""
+    archive = tmp_path / "archive"
+    same = KeptFile(source="/home/alice/o", what="regular", why="it is the same file as stdout")
+    write_record(archive, manifest(state="lost"), files={"script": b"first\n"})
+    write_record(
+        archive,
+        manifest("12", 1, files={"stderr": same}),
+        nodes=[node("n1", attempt=1)],
+        files={
+            "script": SCRIPT,
+            "env.json": environment_file({"A": "1", "B": "x\ny", "C": "\udcff", "D": "\ud800"}),
+            "stdout.zst": OUTPUT,
+            "resumes.jsonl": b'{"time":1795000000,"event":"choice","strategy":"spare","nodes":["n2"]}\n',
+        },
+    )
+    for number, task in (("20", "1"), ("21", "2")):
+        write_record(archive, manifest(number, array_job_id="20", array_task_id=task))
+    rebuild(archive / "lab")
+    return archive
+
+
+def job(environment: dict[str, str], *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*STEPGUARD, "job", *arguments], env=environment, capture_output=True, timeout=30, check=False, **more
+    )
+
+
+def on_terminal(environment: dict[str, str], arguments: Sequence[str]) -> str:
+    """What it prints on a terminal."""
+    master, slave = pty.openpty()
+    child = subprocess.Popen([*STEPGUARD, *arguments], env={**environment, "TERM": "xterm"}, stdout=slave)
+    os.close(slave)
+    content = b""
+    try:
+        while chunk := os.read(master, 65536):
+            content += chunk
+    except OSError:
+        pass  # how Linux tells the end of a terminal
+    os.close(master)
+    assert child.wait() == 0
+    return content.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.usefixtures("archive")
+def test_parts_come_byte_for_byte(environment: dict[str, str]) -> None:
+    assert job(environment, "12", "script").stdout == SCRIPT
+    assert job(environment, "12", "script", "--attempt", "0").stdout == b"first\n"
+    assert job(environment, "12", "stdout").stdout == OUTPUT
+    assert job(environment, "12", "env").stdout == b"A=1\nB=x\ny\nC=\xff\nD=\\ud800\n"
+
+
+@pytest.mark.usefixtures("archive")
+def test_other_parts(environment: dict[str, str]) -> None:
+    assert job(environment, "12", "resumes").stdout == b"2026-11-18 11:06:40  spare: goes on on n2\n"
+    assert job(environment, "12", "nodes").stdout.startswith(b"NODE  STATE  START")
+    timeline = job(environment, "12", "timeline").stdout.decode().splitlines()
+    assert [line[35:] for line in timeline] == [
+        "attempt 1 of the job began on n[1-2]",
+        "spare: goes on on n2",
+        "the job ended: exit status 0",
+    ]
+
+
+@pytest.mark.usefixtures("archive")
+def test_a_terminal_gets_nothing_that_steers_it(environment: dict[str, str]) -> None:
+    script = on_terminal(environment, ["job", "12", "script"])
+    assert script == "#!/bin/sh\n# caf\\xe9 \\x1b[31m\necho done\n"
+    assert on_terminal(environment, ["job", "12", "stdout"]) == "\\x1b[1mbold\\x1b[0m \\xff\n" * 1000
+    page = on_terminal(environment, ["job", "12"])
+    assert page.startswith("\x1b[1mJob 12 train: completed\x1b[0m\n")
+    assert page.replace("\x1b[1m", "").replace("\x1b[0m", "").replace("\n", "").isprintable()
+    assert "\x1b" not in on_terminal({**environment, "TERM": "dumb"}, ["jobs", "--since", "2026-01-01"])[20:].replace(
+        "\x1b[0m", ""
+    )
+
+
+@pytest.mark.usefixtures("archive")
+def test_json(environment: dict[str, str]) -> None:
+    document = json.loads(job(environment, "12", "--json").stdout)
+    assert list(document) == ["schema", "stepguard", "asked", "records"]
+    assert document["schema"] == 1
+    assert [record["attempt"] for record in document["records"]] == [0, 1]
+    assert list(document["records"][1]) == [
+        "cluster",
+        "printed_id",
+        "job_id",
+        "attempt",
+        "directories",
+        "outcome",
+        "manifest",
+        "nodes",
+        "findings",
+        "resumes",
+        "missing",
+    ]
+    assert document["records"][1]["outcome"] == "completed"
+    assert document["records"][1]["nodes"][0]["node"] == "n1"
+    script = json.loads(job(environment, "12", "script", "--json").stdout)
+    assert script["script"].encode(errors="surrogateescape") == SCRIPT
+    assert json.loads(job(environment, "12", "env", "--json").stdout)["env"]["C"] == "\udcff"
+    assert json.loads(job(environment, "12", "timeline", "--json").stdout)["timeline"][0]["time_s"] == 1795000000
+    assert len(json.loads(job(environment, "20", "--json").stdout)["records"]) == 2
+
+
+@pytest.mark.usefixtures("archive")
+def test_a_whole_array(environment: dict[str, str]) -> None:
+    lines = job(environment, "20").stdout.decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["JOB", "20_1", "20_2"]
+    assert job(environment, "20_2").stdout.startswith(b"Job 20_2 (21) train: completed\n")
+    told = job(environment, "20", "script")
+    assert (told.returncode, told.stderr) == (2, b"stepguard: job 20 has 2 parts: script: name one, 20_1 to 20_2\n")
+
+
+@pytest.mark.usefixtures("archive")
+def test_what_there_is_not(environment: dict[str, str], archive: Path) -> None:
+    unknown = job(environment, "99")
+    assert unknown.returncode == 1
+    assert unknown.stderr.startswith(f"stepguard: no record of job 99: {archive}/lab: its node may not have".encode())
+    no_stderr = job(environment, "12", "stderr")
+    assert no_stderr.returncode == 1
+    assert no_stderr.stderr == b"stepguard: no stderr of job 12: /home/alice/o: it is the same file as stdout\n"
+    assert job(environment, "20_1", "script").stderr == b"stepguard: no script of job 20_1: the job is batch\n"
+    assert job(environment, "12x").returncode == 2
+    assert job(environment, "12", "nonsense").returncode == 2
+
+
+def test_no_archive(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "archive").rmdir()
+    told = job(environment, "12")
+    assert told.returncode == 1
+    assert told.stderr.startswith(f"stepguard: no archive here: {tmp_path}/archive: [archive] dir".encode())
+
+
+def test_damage_is_told_and_the_rest_printed(environment: dict[str, str], archive: Path) -> None:
+    path = archive / "lab/2026/11/18/12.1/stdout.zst"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-4])
+    told = job(environment, "12", "stdout")
+    assert told.returncode == 1
+    assert told.stderr == b"stepguard: stdout.zst: cut off\n"
+    (archive / "lab/2026/11/18/12.1/manifest.json").write_text("{")
+    page = job(environment, "12")
+    assert page.returncode == 0
+    assert b"\n  stdout.zst: cut off\n" in page.stdout
+    assert b"Missing\n  manifest.json: not JSON" in page.stdout
+    assert b"\n  | \\x1b[1mbold\\x1b[0m \\xff\n" in page.stdout
+
+
+@pytest.mark.usefixtures("archive")
+@pytest.mark.parametrize("part", [[], ["stdout"], ["timeline"], ["--json"]])
+def test_nobody_reads_on(environment: dict[str, str], part: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [*STEPGUARD, "job", "12", *part]
+    child = subprocess.run(words, env=environment, stdout=writing, stderr=subprocess.PIPE, timeout=30, check=False)
+    os.close(writing)
+    assert (child.returncode, child.stderr) == (141, b"")
+
+
+@pytest.mark.usefixtures("archive")
+def test_a_full_disk(environment: dict[str, str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        child = subprocess.run(
+            [*STEPGUARD, "job", "12"], env=environment, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False
+        )
+    assert child.returncode != 0
+    assert child.stderr.startswith(b"stepguard: cannot write: stdout: No space left on device")
+
+
+@pytest.mark.usefixtures("archive")
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_locales_without_utf8(environment: dict[str, str], archive: Path, locale: dict[str, str]) -> None:
+    write_record(archive, manifest("30", name="caf\u00e9 \udcff"))
+    page = job({**environment, **locale}, "30")
+    assert page.stdout.startswith(b"Job 30 caf\\u00e9 \\xff: completed\n")
+    assert job({**environment, **locale}, "30", "--json").returncode == 0
+
+
+@pytest.mark.usefixtures("archive")
+def test_stdout_that_is_closed(environment: dict[str, str]) -> None:
+    words = " ".join([*STEPGUARD, "job", "12", ">&-"])
+    child = subprocess.run(["sh", "-c", words], env=environment, capture_output=True, timeout=30, check=False)
+    assert (child.returncode, child.stderr) == (0, b"")

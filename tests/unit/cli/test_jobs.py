@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard jobs` as a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepguard.archive.index import append
+from stepguard.cli.jobs import command
+from stepguard.errors import StepguardError, UsageError
+from unit.archive.building import entry
+
+NOW_S = time.time()
+
+
+@pytest.fixture(autouse=True)
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    archive = tmp_path / "archive"
+    (archive / "lab").mkdir(parents=True)
+    (tmp_path / "stepguard.toml").write_text(f'[archive]\ndir = "{archive}"\n')
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(tmp_path / "stepguard.toml"))
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    for number, ago_s in ((1, 86400 * 30), (2, 7200), (3, 3600)):
+        name = f"train-{number}\x1b"
+        times = {"start_s": NOW_S - ago_s, "end_s": NOW_S - ago_s + 60}
+        append(
+            archive / "lab", "n1", entry(number, name=name, exit=f"{number - 2}:0" if number > 1 else "0:9", **times)
+        )
+    return archive
+
+
+def run(*arguments: str) -> Result:
+    result = CliRunner().invoke(command, arguments)
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def ids(*arguments: str) -> list[str]:
+    return [line.split()[0] for line in run(*arguments).stdout.splitlines()[1:]]
+
+
+def test_the_newest_of_the_last_week() -> None:
+    lines = run().stdout.splitlines()
+    assert lines[0].split() == ["JOB", "NAME", "PARTITION", "NODES", "STATE", "EXIT", "START", "TOOK"]
+    assert lines[1].split()[:6] == ["3", "train-3\\x1b", "gpu", "n[1-2]", "failed", "1:0"]
+    assert lines[2].split()[:5] == ["2", "train-2\\x1b", "gpu", "n[1-2]", "completed"]
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--since", "90d"], ["3", "2", "1"]),
+        (["--since", "90m"], ["3"]),
+        (["--since", "90d", "--until", "1d"], ["1"]),
+        (["--state", "failed", "--since", "90d"], ["3", "1"]),
+        (["--state", "COMPLETED,running"], ["2"]),
+        (["--node", "n[2-5]"], ["3", "2"]),
+        (["--node", "n3"], []),
+        (["--name", "*-3*"], ["3"]),
+        (["--partition", "cpu,gpu"], ["3", "2"]),
+        (["--partition", "cpu"], []),
+        (["--user", str(os.geteuid())], ["3", "2"]),
+        (["--user", "54321"], []),
+        (["--user", "nobody-of-that-name"], []),
+        (["--all"], ["3", "2"]),
+        (["--cluster", "lab"], ["3", "2"]),
+    ],
+)
+def test_filters(arguments: list[str], expected: list[str]) -> None:
+    assert ids(*arguments) == expected
+
+
+def test_what_the_list_does_not_say() -> None:
+    assert run("--limit", "1").stderr == "stepguard: there are more than 1: --limit 0 lists all\n"
+    assert run("--node", "n9").stderr.startswith("stepguard: no such job since 7d; --all lists those of everybody")
+    assert run().stderr == ""
+
+
+def test_json(archive: Path) -> None:
+    document = json.loads(run("--json", "--limit", "1").stdout)
+    assert (document["schema"], document["more"]) == (1, True)
+    (job,) = document["jobs"]
+    assert job == {
+        "cluster": "lab",
+        "start_s": pytest.approx(NOW_S - 3600, abs=0.01),
+        "end_s": pytest.approx(NOW_S - 3540, abs=0.01),
+        "state": "ended",
+        "exit": "1:0",
+        "printed_id": "3",
+        "job_id": "3",
+        "attempt": 0,
+        "name": "train-3\x1b",
+        "user": "alice",
+        "nodes": "n[1-2]",
+        "partition": "gpu",
+        "resumes": 0,
+        "findings": 0,
+        "uid": os.geteuid(),
+        "outcome": "failed",
+        "directory": str(archive / "lab/2026/11/18/3.0"),
+    }
+
+
+def test_two_clusters(archive: Path) -> None:
+    (archive / "other").mkdir()
+    append(archive / "other", "n1", entry(2, start_s=NOW_S, end_s=None, state="running", exit=""))
+    lines = run().stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["JOB", "CLUSTER"], ["2", "other"], ["3", "lab"], ["2", "lab"]]
+    assert ids("--cluster", "other") == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--state", "pending"], "unknown state 'pending': --state: known: running, completed"),
+        (["--since", "yesterday-ish"], "bad time 'yesterday-ish': --since"),
+        (["--user", "alice", "--all"], "--user and --all"),
+        (["--cluster", "../x"], "not the name of a cluster"),
+    ],
+)
+def test_wrong_words(arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        run(*arguments)
+
+
+def test_an_unknown_cluster() -> None:
+    with pytest.raises(StepguardError, match="no records of cluster elsewhere"):
+        run("--cluster", "elsewhere")
