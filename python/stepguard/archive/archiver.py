@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from stepguard.archive import record, spooled
 from stepguard.archive.due import SET_ASIDE_TRIES, Due, Seen
+from stepguard.archive.local_cluster import Names
+from stepguard.archive.spooled import Spooled
 from stepguard.archive.word import Word
 from stepguard.records.spool import AttemptKey, SpoolLayout, forget
 
@@ -57,7 +59,7 @@ class Archiver:
         self._tell = tell
         self._due = Due(layout)
         self._word = Word(layout.archiver_word)
-        self._here = os.uname().nodename.partition(".")[0]
+        self._names = Names(layout.root / "here.json")
         self._backoff_s = 0.0
         self._retry_at_s = 0.0
 
@@ -89,7 +91,7 @@ class Archiver:
         try:
             spool = spooled.read(seen.directory)
             if spool.messages or spool.damaged:
-                record.write(record.prepare(key, spool, self._redactor, self._here), self._archive, self._ownership)
+                self._write(key, spool)
             self._due.done(key, spool.is_complete and forget(seen.directory, spool.names))
         except FileNotFoundError as error:
             return self._failed(key, error, not self._archive.is_dir())
@@ -102,6 +104,12 @@ class Archiver:
         self._backoff_s = 0.0
         self._word.succeeded()
         return True
+
+    def _write(self, key: AttemptKey, spool: Spooled) -> None:
+        prepared = record.prepare(key, spool, self._redactor, self._names.here)
+        if prepared.tells_names:
+            self._names.told(prepared.folded.node.node, prepared.folded.cluster)
+        record.write(prepared, self._archive, self._ownership)
 
     def _failed(self, key: AttemptKey, error: Exception, is_archives: bool) -> bool:
         what = f"{error.strerror or error}: {error.filename or ''}" if isinstance(error, OSError) else repr(error)

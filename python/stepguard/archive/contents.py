@@ -34,10 +34,12 @@ _LINE_END = re.compile(rb"[\r\n]")
 
 
 class Content(NamedTuple):
-    """A file of the record; `stored` is None where there is nothing to store, and `kept` says why."""
+    """A file of the record; `stored` is None where there is nothing to store, and `kept` says why. `is_shared`: for
+    another file of the record is the same."""
 
     kept: KeptFile
     stored: bytes | None = None
+    is_shared: bool = False
 
 
 def script(fields: Mapping[str, bytes], redactor: Redactor, known: Known) -> Content:
@@ -118,7 +120,7 @@ def count_resumes(events: Sequence[Mapping[str, Any]], restart_count: int) -> in
 
 def same_as(source: str, other: str) -> Content:
     """A file that is the same as another one of the record."""
-    return Content(KeptFile(source=source, what="regular", why=f"it is the same file as {other}"))
+    return Content(KeptFile(source=source, what="regular", why=f"it is the same file as {other}"), is_shared=True)
 
 
 def _of_memory(kept_bytes: int, size_bytes: int) -> KeptFile:

@@ -34,7 +34,7 @@ class Folded(NamedTuple):
     `cluster` is "" where no hook told it.
 
     `since_s` is the time whose day the record lies under: the start of the attempt, else the first that is known of it.
-    `begins`: the messages tell how the attempt began; without, they are what came after a record was finished.
+    `begins`: the messages tell that the attempt began; without, they may be what came after a record was finished.
     """
 
     events: list[Event]
@@ -54,7 +54,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
     environments = job.Environments.of(events)
     state, why = _state(events, over)
     node = NodeRecord(job.node_name(events) or here, str(key.job_id), key.attempt, state)
-    node.boot_id = wire.text(events[-1].fields, "boot_id") if events else ""
+    node.boot_id = next((wire.text(one.fields, "boot_id") for one in reversed(events) if one.kind in job.FROM_ROOT), "")
     node.gpus = environments.hooks.get("SLURM_JOB_GPUS", "")
     node.steps, missing = fold_steps(events, over)
     node.start_s = _start_s(events, environments)
@@ -70,7 +70,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
         uid,
         gid,
         node.start_s or next((event.at_s for event in events if event.at_s is not None), 0.0),
-        any(event.kind in _BEGINNINGS for event in events),
+        any(event.kind in ("prolog", "batch") for event in events),
     )
     text, nodes = job.node_list(events, environments)
     if not _is_lead(node.node, events, nodes):

@@ -20,7 +20,7 @@ from stepguard.records import wire
 from stepguard.slurm import hostlist
 
 # Sent by slurmd's hooks and slurmstepd, which are root; `output` comes from the job's own process.
-FROM_ROOT = ("prolog", "epilog", "batch", "step_start", "step_end")
+FROM_ROOT = ("prolog", "epilog", "batch", "step_start", "step_end", "finding")
 # Field of the manifest → variable of the hooks, or else of the batch script. Slurm 22.05 to 26.05, _build_env() in
 # prep_script_slurmd.c and env_array_for_batch_job() in env.c.
 _FACTS = {

@@ -48,7 +48,7 @@ def _fill(there: object, late: object, names: list[str] | tuple[str, ...]) -> No
 
 
 def _with_steps(there: _Part, late: _Part) -> _Part:
-    if there.state == "ended" and there.end_s is None:
+    if there.state == "ended" and _ends_later(there, late):
         there.end_s = late.end_s
     known = {step.step_id: step for step in there.steps}
     for step in late.steps:
@@ -61,6 +61,13 @@ def _with_steps(there: _Part, late: _Part) -> _Part:
     if lost:
         there.missing.append(missing_ends(lost))
     return there
+
+
+def _ends_later(there: NodeRecord | Manifest, late: NodeRecord | Manifest) -> bool:
+    """Without an epilog the last step's end was taken for the attempt's."""
+    if there.end_s is None or late.end_s is None:
+        return there.end_s is None
+    return late.end_s > there.end_s and any(one.what == "epilog" for one in there.missing)
 
 
 def _complete_step(there: StepRecord, late: StepRecord) -> None:

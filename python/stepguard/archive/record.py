@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepguard.archive import contents, index, late, local_cluster, place
+from stepguard.archive import contents, index, late, place
 from stepguard.archive.contents import Content
 from stepguard.archive.fold import Folded, fold
 from stepguard.archive.index_lines import entry_of
 from stepguard.archive.layout import FINDINGS, MANIFEST, NODES, SCRIPT
+from stepguard.archive.local_cluster import Here
 from stepguard.archive.scrub import scrub
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.store import Directory, Writer, write_script
@@ -29,16 +30,17 @@ if TYPE_CHECKING:
 
 _OUTPUTS = ("stdout", "stderr")
 _RESUMES = "resumes"
-_NOTHING = Content(KeptFile())
 
 
 class Prepared(NamedTuple):
-    """All that is to be written of an attempt; `contents` by the names of its files in the manifest."""
+    """All that is to be written of an attempt; `contents` by the names of its files in the manifest. `tells_names`:
+    a hook told the names of node and cluster."""
 
     key: AttemptKey
     folded: Folded
     contents: Mapping[str, Content]
     over: bool
+    tells_names: bool
 
     @property
     def uid(self) -> int:
@@ -46,12 +48,12 @@ class Prepared(NamedTuple):
         return self.folded.uid or 0
 
 
-def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: str) -> Prepared:
-    """Folds and redacts. `here` is this node's name where no message tells it."""
-    folded = fold(spool.messages, key, here, spool.is_complete)
+def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> Prepared:
+    """Folds and redacts."""
+    folded = fold(spool.messages, key, here.node, spool.is_complete)
     folded.node.missing += spool.damaged
-    if not folded.cluster:
-        folded = folded._replace(cluster=local_cluster.name())
+    tells_names = bool(folded.cluster)
+    folded = folded._replace(cluster=folded.cluster or here.cluster)
     batch = next((message.fields for message in spool.messages if message.kind == "batch"), {})
     known = redactor.secrets(wire.environment(batch.get("environment", b"")))
     scrub(folded, redactor, known)
@@ -62,7 +64,7 @@ def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: str) -> P
         manifest.missing += spool.damaged
         found = _contents(manifest, spool, batch, redactor, known)
         manifest.files = {name: content.kept for name, content in found.items()}
-    return Prepared(key, folded, found, spool.is_complete)
+    return Prepared(key, folded, found, spool.is_complete, tells_names)
 
 
 def write(prepared: Prepared, archive: Path, ownership: Ownership) -> None:
@@ -95,25 +97,21 @@ def _contents(
     for name in _OUTPUTS:
         if raw := spool.raw.get(name):
             found[name] = contents.output(name, raw.content, raw.meta, redactor, known)
-    if manifest.kind == "batch":
-        _tell_outputs(found, manifest, spool)
     if raw := spool.raw.get(_RESUMES):
         found[_RESUMES], events = contents.resumes(raw.content, raw.meta, redactor, known)
         manifest.resumes = contents.count_resumes(events, manifest.attempt)
+    if manifest.kind == "batch":
+        _tell_outputs(found, manifest, spool)
     for name, content in found.items():
-        if content.stored is None and (name, content.kept.what) != (_RESUMES, "absent"):
+        if content.stored is None and not content.is_shared:
             manifest.missing.append(Missing(name, content.kept.why or f"{content.kept.what}, not read"))
-    if found.get(_RESUMES, _NOTHING).kept.what == "absent":
-        del found[_RESUMES]  # the job has no guarded step
     return found
 
 
 def _tell_outputs(found: dict[str, Content], manifest: Manifest, spool: Spooled) -> None:
-    """Says of an output that was not read where it went, and why not."""
-    sent = next((message.fields for message in spool.messages if message.kind == "output"), {})
-    shared = bool(sent.get("stdout_id")) and sent.get("stdout_id") == sent.get("stderr_id")
-    if shared and "stdout" in found and "stderr" not in found:
-        found["stderr"] = contents.same_as(wire.text(sent, "stderr"), "stdout")
+    """Says of an output that was not read why not: the agent reads both, or one where they are the same file."""
+    if "stdout" in found and "stderr" not in found:
+        found["stderr"] = contents.same_as(found["stdout"].kept.source, "stdout")
     for name in _OUTPUTS:
         if name not in found:
             manifest.missing.append(Missing(name, "nothing was read of it"))
@@ -141,7 +139,7 @@ def _write_lead(cluster: Directory, record: Directory, prepared: Prepared) -> Ma
     if findings:
         stored["findings"] = _lines(findings)
         manifest.files["findings"] = stored["findings"].kept
-    if there is not None and there.state != "running":
+    if there is not None and there.state != "running" and there.lead_node == manifest.lead_node:
         if not prepared.over:
             return None  # something late, and more of it may come
         had = {name for name, file in there.files.items() if file.name} - {"findings"}

@@ -15,6 +15,8 @@ from stepguard.records import wire
 
 # A difference between the two clocks that is more than the one's slewing and the other's rounding.
 _STEPPED_S = 2.0
+# Sent by the job's own process, which could say anything of the time: it happened when it arrived.
+_USERS_OWN = "output"
 
 
 class Message(NamedTuple):
@@ -54,22 +56,21 @@ def in_order(messages: Iterable[Message]) -> Timeline:
     steps_s: list[float] = []
     for boot, arrived in enumerate(_boots(messages)):
         ordered = sorted(arrived, key=lambda timed: timed[0])
-        base = next((timed for timed in ordered if timed[1].fields.get("time_ns")), None)
-        start_s = _wall_s(base[1]) if base else None
-        latest_s = max((event.at_s for event in events if event.at_s is not None), default=None)
-        if start_s is not None and latest_s is not None:
-            start_s = max(start_s, latest_s)  # a clock that is wrong until it is set, after a boot
+        first = next((timed for timed in ordered if _wall_s(timed[1]) is not None), None)
+        if first is None:
+            events += [Event(None, boot, message) for _, message in ordered]
+            continue
+        latest_s = max((event.at_s for event in events if event.at_s is not None), default=0.0)
+        first_s = _wall_s(first[1]) or 0.0
+        start_s = max(first_s, latest_s)  # a clock may be wrong until it is set, after a boot
         ahead_s = 0.0
         for boottime_ns, message in ordered:
-            at_s = None
-            if base is not None and start_s is not None:
-                at_s = start_s + (boottime_ns - base[0]) / 1e9
-                wall_s = _wall_s(message)
-                now_ahead_s = (wall_s - (_wall_s(base[1]) or 0.0)) - (at_s - start_s) if wall_s is not None else ahead_s
-                if abs(now_ahead_s - ahead_s) > _STEPPED_S:
-                    steps_s.append(now_ahead_s - ahead_s)
-                    ahead_s = now_ahead_s
-            events.append(Event(at_s, boot, message))
+            since_s = (boottime_ns - first[0]) / 1e9
+            events.append(Event(start_s + since_s, boot, message))
+            wall_s = _wall_s(message)
+            if wall_s is not None and abs(wall_s - first_s - since_s - ahead_s) > _STEPPED_S:
+                steps_s.append(wall_s - first_s - since_s - ahead_s)
+                ahead_s = wall_s - first_s - since_s
     return Timeline(events, steps_s)
 
 
@@ -78,9 +79,10 @@ def _boots(messages: Iterable[Message]) -> list[list[tuple[int, Message]]]:
     boots: dict[str, list[tuple[int, Message]]] = {}
     boot_id = ""
     for message in messages:
-        boot_id = wire.text(message.fields, "boot_id") or boot_id
+        told = message.kind != _USERS_OWN
+        boot_id = (told and wire.text(message.fields, "boot_id")) or boot_id
         boot = boots.setdefault(boot_id, [])
-        boottime_ns = wire.number(message.fields, "boottime_ns")
+        boottime_ns = wire.number(message.fields, "boottime_ns") if told else None
         if boottime_ns is None:
             boottime_ns = boot[-1][0] if boot else 0
         boot.append((boottime_ns, message))
@@ -88,5 +90,5 @@ def _boots(messages: Iterable[Message]) -> list[list[tuple[int, Message]]]:
 
 
 def _wall_s(message: Message) -> float | None:
-    time_ns = wire.number(message.fields, "time_ns")
+    time_ns = wire.number(message.fields, "time_ns") if message.kind != _USERS_OWN else None
     return None if time_ns is None else time_ns / 1e9

@@ -83,7 +83,7 @@ class Told:
         exits = {"SLURM_JOB_EXIT_CODE": "256", "SLURM_JOB_EXIT_CODE2": "1:0", "SLURM_JOB_DERIVED_EC": "9"}
         return self.hook("epilog", **{**exits, **variables})
 
-    def batch(self, script: bytes = SCRIPT, **variables: str) -> Told:
+    def batch(self, script: bytes = SCRIPT, /, **variables: str) -> Told:
         given = {"SLURM_JOB_NAME": "train", "HOME": "/home/alice", **variables}
         content = environment(given)
         return self.say(
@@ -164,4 +164,4 @@ def whole_job(**fields: object) -> Told:
     told = Told(**fields)  # type: ignore[arg-type]
     told.prolog().batch().output()
     told.step_start(0, "train", "--lr", "1").after(60).step_end(0, (0, 0), (1, 256)).step_end("batch", (0, 256))
-    return told.epilog().raw("stdout", b"epoch 1\nepoch 2\n").raw("resumes", None, what="absent")
+    return told.epilog().raw("stdout", b"epoch 1\nepoch 2\n")

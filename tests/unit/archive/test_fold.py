@@ -72,10 +72,17 @@ def test_messages_that_arrive_late_are_put_where_they_belong() -> None:
     told = whole_job()
     expected = folded(told)
     for seed in range(20):
-        shuffled = list(told.messages)
+        shuffled = [message for message in told.messages if message.kind != "output"]
         random.Random(seed).shuffle(shuffled)
         found = fold(shuffled, told.key, "elsewhere", True)
         assert (found.node, found.manifest) == (expected.node, expected.manifest)
+
+
+def test_what_the_job_itself_says_of_the_time_does_not_count() -> None:
+    told = Told().prolog().batch()
+    told.say("output", boot_id="forged", boottime_ns=1, time_ns=1, stdout="/x").step_end("batch", (0, 0)).epilog()
+    assert (manifest_of(told).start_s, manifest_of(told).end_s) == (START_S, START_S + 4)
+    assert (folded(told).node.findings, folded(told).node.boot_id) == ([], "boot-1")
 
 
 def test_without_hooks_the_batch_step_is_the_job() -> None:
