@@ -92,7 +92,7 @@ def test_other_parts(environment: dict[str, str]) -> None:
     timeline = job(environment, "12", "timeline").stdout.decode().splitlines()
     assert [line[35:] for line in timeline] == [
         "attempt 1 of the job began on n[1-2]",
-        "spare: goes on on n2",
+        "auto-resume: spare: goes on on n2",
         "the job ended: exit status 0",
     ]
 
@@ -179,7 +179,7 @@ def test_damage_is_told_and_the_rest_printed(environment: dict[str, str], archiv
     assert page.returncode == 0
     assert b"\n  stdout.zst: cut off\n" in page.stdout
     assert b"Missing\n  manifest.json: not JSON" in page.stdout
-    assert b"\n  | \\x1b[1mbold\\x1b[0m \\xff\n" in page.stdout
+    assert b"  | echo done\n" in page.stdout
 
 
 @pytest.mark.usefixtures("archive")
