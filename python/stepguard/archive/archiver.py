@@ -92,7 +92,10 @@ class Archiver:
             spool = spooled.read(seen.directory)
             if spool.messages or spool.damaged:
                 self._write(key, spool)
-            self._due.done(key, spool.is_complete and forget(seen.directory, spool.names))
+            if spool.is_complete:
+                self._due.done(key, forget(seen.directory, spool.names))
+            else:
+                self._due.done(key, not spool.names and _is_removed(seen.directory))
         except FileNotFoundError as error:
             return self._failed(key, error, not self._archive.is_dir())
         except OSError as error:
@@ -124,6 +127,15 @@ class Archiver:
         self._retry_at_s = time.monotonic() + self._backoff_s
         self._word.failed(what)
         return False
+
+
+def _is_removed(directory: Path) -> bool:
+    """Removes what an archiver that was killed has emptied; whether it could, for the agent may be writing to it."""
+    try:
+        directory.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 def hold(layout: SpoolLayout) -> int:

@@ -247,6 +247,15 @@ def test_what_comes_while_it_is_archived_is_archived_too(node: Node) -> None:
     assert [step.step_id for step in manifest_from(manifest.read_text()).steps] == ["batch", "0", "7"]
 
 
+def test_what_a_killed_one_has_emptied_goes(node: Node) -> None:
+    (node.jobs / "12.0").mkdir()
+    (node.jobs / "13.0").mkdir()
+    (node.jobs / "13.0/complete").touch()
+    node.start()
+    wait_for(node.is_empty)
+    assert node.records() == {}
+
+
 def test_a_second_one_waits_for_the_first(node: Node) -> None:
     with (node.spool / "archiver.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
