@@ -68,10 +68,14 @@ class Agents:
 
     def running(self, node: str) -> Process:
         """The node's agent. Raises LabError when it does not run."""
-        started = self._started.get(node, [])
-        if not started or started[-1].status is not None:
+        if not self.is_running(node):
             raise LabError(f"no agent runs on {node}")
-        return started[-1]
+        return self._started[node][-1]
+
+    def is_running(self, node: str) -> bool:
+        """Whether the node's agent lives."""
+        started = self._started.get(node, [])
+        return bool(started) and started[-1].status is None
 
     def log(self, node: str) -> str:
         """What all agents of the node have said so far, the oldest first."""
