@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redacts what a job leaves: its environment, its script, its output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from stepguard.archive.redaction.assignments import Assignments
+from stepguard.archive.redaction.names import Names
+from stepguard.archive.redaction.rules import Rules
+from stepguard.archive.redaction.shapes import Shapes
+from stepguard.archive.redaction.spans import MARKER, Span, marker, replace
+from stepguard.archive.redaction.values import is_path, is_random, is_switch, is_unusual
+
+# Each costs one search of the text, and a user may have as many as they like. The longest count.
+_MAX_KNOWN = 500
+_MIN_PIECE_BYTES = 8
+_FIRST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}""")
+_LAST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}\Z""")
+
+
+class Redactor:
+    """Replaces each secret by [redacted:PREFIX]. PREFIX is of HMAC-SHA256(key, secret), so that "is it the same value?"
+    can be answered of any two markers that one key made, and nothing else. What is redacted already stays as it is."""
+
+    def __init__(self, key: bytes, rules: Rules) -> None:
+        self._key = key
+        self._names = Names(rules.variable, rules.harmless)
+        self._assignments = Assignments(self._names)
+        self._shapes = Shapes(rules)
+
+    def environment(self, pairs: Mapping[str, str]) -> tuple[dict[str, str], int]:
+        """The environment without secrets, and how many there were. Undecodable bytes are surrogates, in and out.
+
+        A value is redacted as a whole when its name says so, unless it is empty or only says yes or no; all others
+        are looked through as text.
+        """
+        known = self.secrets(pairs)
+        redacted, count = {}, 0
+        for name, value in pairs.items():
+            content = _encode(value)
+            if self._is_secret(name, content):
+                if not MARKER.fullmatch(content):
+                    content = marker(self._key, content)
+                    count += 1
+            else:
+                content, found = self.text(content, known)
+                count += found
+            redacted[name] = content.decode(errors="surrogateescape")
+        return redacted, count
+
+    def secrets(self, pairs: Mapping[str, str]) -> tuple[bytes, ...]:
+        """The secrets of an environment that text() can look for literally: long and unusual enough not to be met by
+        chance. Of one with several lines each line counts. At most 500, the longest."""
+        known: set[bytes] = set()
+        for name, value in pairs.items():
+            content = _encode(value)
+            if self._is_secret(name, content):
+                known.update(line.strip() for line in (content, *content.splitlines()) if is_unusual(line.strip()))
+            else:
+                found = (content[span.start : span.end] for span in self._spans(content))
+                known.update(secret for secret in found if is_unusual(secret))
+        known = {secret for secret in known if b"[redacted:" not in secret}
+        return tuple(sorted(known, key=lambda secret: (-len(secret), secret))[:_MAX_KNOWN])
+
+    def text(
+        self, content: bytes, known: Sequence[bytes] = (), cut_start: bool = False, cut_end: bool = False
+    ) -> tuple[bytes, int]:
+        """A script or an output without secrets, and how many there were. Any bytes are allowed, and those outside of
+        secrets stay as they are.
+
+        `known`: what secrets() found in the job's environment. `cut_start`, `cut_end`: the content was cut out of a
+        longer one there (a tail, a head), so that a secret may have lost its beginning or its end, and with it its
+        name or shape. Then the first or last word is redacted when it is at least 8 characters that look random, or
+        are the end or the beginning of a known secret. Of a private key whose BEGIN line or END line is missing, cut
+        or not, the lines of base64 that are left are redacted.
+        """
+        spans = [*self._spans(content), *_known_spans(content, known)]
+        if cut_start:
+            spans += _cut_start(content, known)
+        if cut_end:
+            spans += _cut_end(content, known)
+        return replace(content, spans, lambda secret: marker(self._key, secret))
+
+    def _is_secret(self, name: str, value: bytes) -> bool:
+        rule = self._names.rule(name)
+        return rule is not None and not is_switch(value) and (rule.paths or not is_path(value))
+
+    def _spans(self, content: bytes) -> list[Span]:
+        return [*self._shapes.spans(content), *self._assignments.spans(content)]
+
+
+def _encode(value: str) -> bytes:
+    return value.encode(errors="surrogateescape")
+
+
+def _known_spans(content: bytes, known: Sequence[bytes]) -> list[Span]:
+    spans = []
+    for secret in known:
+        at = content.find(secret)
+        while at >= 0:
+            spans.append(Span(at, at + len(secret)))
+            at = content.find(secret, at + len(secret))
+    return spans
+
+
+def _may_be_piece(word: bytes) -> bool:
+    return is_random(word) and not MARKER.search(word)
+
+
+def _cut_start(content: bytes, known: Sequence[bytes]) -> list[Span]:
+    spans = []
+    piece = content[:_MIN_PIECE_BYTES]
+    for secret in known:
+        at = secret.find(piece) if len(piece) == _MIN_PIECE_BYTES else -1
+        if at > 0 and content.startswith(secret[at:]):
+            spans.append(Span(0, len(secret) - at))
+    if (word := _FIRST_WORD.match(content)) and _may_be_piece(word[0]):
+        spans.append(Span(*word.span()))
+    return spans
+
+
+def _cut_end(content: bytes, known: Sequence[bytes]) -> list[Span]:
+    spans = []
+    piece = content[-_MIN_PIECE_BYTES:]
+    for secret in known:
+        at = secret.rfind(piece) if len(piece) == _MIN_PIECE_BYTES else -1
+        if at >= 0 and content.endswith(secret[: at + len(piece)]):
+            spans.append(Span(len(content) - at - len(piece), len(content)))
+    tail_start = max(0, len(content) - 4096)
+    if (word := _LAST_WORD.search(content, tail_start)) and _may_be_piece(word[0]):
+        spans.append(Span(*word.span()))
+    return spans

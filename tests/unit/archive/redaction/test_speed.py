@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing that a job prints can make redaction slow."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from stepguard.archive.redaction import Redactor, Rules, load_rules
+from unit.archive.redaction.corpus import secrets
+
+RULES = load_rules(None, ())
+REDACTOR = Redactor(b"k", RULES)
+SIZE = 1 << 20
+# Generous: the machine may do other things; what is quadratic takes minutes.
+LIMIT_S = 5.0
+
+
+def seconds(redactor: Redactor, text: bytes) -> float:
+    start = time.process_time()
+    redactor.text(text)
+    return time.process_time() - start
+
+
+def repeated(piece: bytes) -> bytes:
+    return (piece * (SIZE // len(piece) + 1))[:SIZE]
+
+
+@pytest.mark.parametrize("rule", [*RULES.token, *RULES.context], ids=lambda rule: rule.name)
+def test_the_start_of_a_rule_over_and_over(rule: object) -> None:
+    kind = "token" if rule in RULES.token else "context"
+    alone = Redactor(b"k", Rules(**{kind: (rule,)}))  # type: ignore[arg-type]
+    for start in {*rule.starts[:1], *rule.starts[-1:]}:  # type: ignore[attr-defined]
+        for piece in (start, start + " ", start + "a", start + " -p", start + "\n", "-" + start, start + "a" * 1000):
+            assert seconds(alone, repeated(piece.encode())) < LIMIT_S, (start, piece[:40])
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"a", b"A", b"0", b"=", b":", b"-", b"--", b" ", b"\n", b"\x00", b"'", b'"', b"\\", b"/", b"@", b"$", b"[",
+        b"{", b"token", b"TOKEN=", b"token: ", b"TOKEN='", b'TOKEN="', b'TOKEN="\\', b"TOKEN=${", b"token=token(",
+        b"PASSWORD=/home/", b"a_TOKEN_", b"--token ", b"--token --", b"setenv TOKEN ", b"api_key,", b"'password','",
+        b'\\"token\\": \\"', b"password=,a", b"PASSWORD=a;b=c&", b"password\t\t\t\t", b"<token>", b"://a:",
+        b"://a:b@", b"://:", b"eyJ-", b"-eyJaaaaaaaaaaaa.", b"[redacted:", b"[redacted:0123456789ab]",
+        b"PASSWORD=[redacted:0123456789ab]", b"-----BEGIN PRIVATE KEY-----\nA\n", b"A\n-----END PRIVATE KEY-----\n",
+        b"A\n", b"Authorization: ", b"Authorization: Bearer ", b"Cookie: a=", b"curl -u ", b"curl -uu", b"mysql -p ",
+        b" login -p ", b"echo a|", b"machine a login a password ", b"wandb api key ", b"sk-sk_live_", b"\xff",
+        b"token\xff=",
+        b"-----BEGIN PRIVATE KEY-----\n" + b"A" * 64 + b"\n", b"A" * 64 + b"\n",
+    ],
+    ids=lambda piece: repr(piece)[:30],
+)  # fmt: skip
+def test_hostile_repetition(piece: bytes) -> None:
+    assert seconds(REDACTOR, repeated(piece)) < LIMIT_S
+
+
+def test_random_bytes() -> None:
+    assert seconds(REDACTOR, random.Random(1).randbytes(SIZE)) < LIMIT_S
+
+
+def test_an_output_full_of_secrets() -> None:
+    text = "\n".join(case.text for case in secrets() if case.kind != "multi_line").encode() + b"\n"
+    assert seconds(REDACTOR, repeated(text)) < LIMIT_S
+
+
+def test_an_environment_full_of_secrets() -> None:
+    pairs = {f"A{number}_TOKEN": f"{number:07d}-abcdefgh" for number in range(10_000)}
+    pairs |= {f"B{number}": f"{number:07d}-abcdefgh" for number in range(10_000)}
+    start = time.process_time()
+    REDACTOR.environment(pairs)
+    assert time.process_time() - start < 4 * LIMIT_S
+
+
+def test_a_training_log_takes_a_tenth_of_a_second_or_so() -> None:
+    dice = random.Random(1)
+    lines = [
+        f"[2026-01-02 03:04:{i % 60:02d}] node{i % 64:03d} rank {i % 512}: iteration {i:8d}/ 100000 | elapsed time per "
+        f"iteration (ms): {dice.random() * 1000:.1f} | tokens per second: {dice.random() * 1e5:.1f} | lm loss: "
+        f"{dice.random() * 3:.6E} | grad norm: {dice.random():.3f} | /scratch/u/ckpt/model-{i:05d}-of-00032.safetensors"
+        for i in range(5000)
+    ]
+    text = "\n".join(lines).encode()[: SIZE + (SIZE >> 4)]
+    assert REDACTOR.text(text) == (text, 0)
+    # Measured: 0.07 s of one core. Three tries, for the machine may be busy.
+    assert min(seconds(REDACTOR, text) for _ in range(3)) < 0.4
