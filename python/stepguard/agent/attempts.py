@@ -40,6 +40,8 @@ class Attempt:
     output_count: int = 0
     identities: set[int] = field(default_factory=set)
     last_s: float = 0.0
+    # Messages that were taken in and are not in the spool yet: what they tell is known, but cannot be read there.
+    unstored: int = 0
     # It is over, and its outputs are being read or it is being marked: messages are added, but it is not ended twice.
     is_finishing: bool = False
     # Not ended before this: it could not be marked.
@@ -103,27 +105,30 @@ class Attempts:
     """All that are open on this node, and which attempt of a job came last."""
 
     def __init__(self) -> None:
-        self._open: dict[AttemptKey, Attempt] = {}
+        self._jobs: dict[int, dict[AttemptKey, Attempt]] = {}
         self._newest: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[Attempt]:
-        return iter(list(self._open.values()))
+        return iter([attempt for attempts in self._jobs.values() for attempt in attempts.values()])
 
     def __len__(self) -> int:
-        return len(self._open)
+        return sum(map(len, self._jobs.values()))
 
     def get(self, key: AttemptKey) -> Attempt | None:
-        return self._open.get(key)
+        return self._jobs.get(key.job_id, {}).get(key)
 
     def open(self, key: AttemptKey) -> Attempt:
         """The attempt of this key, opened where it is not."""
-        if (attempt := self._open.get(key)) is None:
-            attempt = self._open[key] = Attempt(key)
+        if (attempt := self.get(key)) is None:
+            attempt = self._jobs.setdefault(key.job_id, {})[key] = Attempt(key)
             self.remember(key)
         return attempt
 
     def close(self, attempt: Attempt) -> None:
-        self._open.pop(attempt.key, None)
+        of_job = self._jobs.get(attempt.key.job_id, {})
+        of_job.pop(attempt.key, None)
+        if not of_job:
+            self._jobs.pop(attempt.key.job_id, None)
 
     def remember(self, key: AttemptKey) -> None:
         """There was such an attempt; of as many jobs as matter, late messages find it without naming it."""
@@ -137,7 +142,7 @@ class Attempts:
 
     def of_job(self, job_id: int) -> list[Attempt]:
         """Oldest first."""
-        return sorted((a for a in self._open.values() if a.key.job_id == job_id), key=lambda attempt: attempt.key)
+        return [attempt for _, attempt in sorted(self._jobs.get(job_id, {}).items())]
 
     def key_of(self, message: Message) -> AttemptKey:
         """Which attempt a message belongs to."""

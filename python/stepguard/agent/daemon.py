@@ -205,7 +205,7 @@ class Agent:
     def _settle(self, attempt: Attempt) -> None:
         """Ends an attempt that is over."""
         now_s = time.monotonic()
-        if attempt.is_finishing or now_s < attempt.not_before_s:
+        if attempt.is_finishing or attempt.unstored or now_s < attempt.not_before_s:
             return
         why = attempt.over(now_s, self._boot_id, self._intake.attempts.newest(attempt.key.job_id))
         if why:

@@ -79,6 +79,7 @@ class Intake:
             return
         attempt = self._attempt_of(note.message)
         attempt.observe(note.message, time.monotonic())
+        attempt.unstored += 1
 
         def moved(error: OSError | None) -> None:
             self._stored(attempt, note.message, note.size_bytes, error)
@@ -132,19 +133,21 @@ class Intake:
 
     def _add(self, attempt: Attempt, message: Message, content: bytes, kept: Callable[[OSError | None], None]) -> None:
         attempt.observe(message, time.monotonic())
+        attempt.unstored += 1
 
         def stored(error: OSError | None) -> None:
             self._stored(attempt, message, job.size_bytes, error)
             kept(error)
 
         job = Job(self._layout.attempt(attempt.key), self._new_name(message.kind), content, stored)
-        self._storing.put(job)
+        self._storing.put(job, is_urgent=True)
 
     def _new_name(self, kind: str) -> str:
         self._sequence += 1
         return spool.message_name(self._sequence, kind)
 
     def _stored(self, attempt: Attempt, message: Message, size_bytes: int, error: OSError | None) -> None:
+        attempt.unstored -= 1
         if error is None:
             self.counters[message.kind] += 1
             self._usage.add(attempt.key, size_bytes)

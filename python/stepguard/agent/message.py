@@ -14,6 +14,7 @@ BEGINNINGS = frozenset({"prolog", "batch", "step_start"})
 JOB_KINDS = BEGINNINGS | {"epilog", "output", "step_end", "finding"}
 CLOSED = "closed"
 ASKING_KINDS = frozenset({"status", "verdict"})
+_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_JOB_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _JOB_ID_MAX = 0xFFFFFFFF
 
 
@@ -44,7 +45,7 @@ def read(fields: Mapping[str, bytes]) -> Message:
     kind = wire.text(fields, "kind")
     environment: dict[str, str] = {}
     if kind in ("prolog", "epilog", "batch"):
-        environment = wire.environment(fields.get("environment", b""))
+        environment = wire.variables(fields.get("environment", b""), *_VARIABLES)
     job_id = wire.number(fields, "job_id")
     if job_id is None and kind in ("prolog", "epilog"):
         job_id = _number(environment, "SLURM_JOB_ID")

@@ -16,6 +16,24 @@ from stepguard.records import journal_place, spool, wire
 
 # TYPE of "DEV:INO:TYPE", as the batch task says it → `what` of the manifest.
 _KINDS = {"reg": "regular", "fifo": "fifo", "chr": "device", "dir": "directory", "sock": "socket"}
+_FROM_SLURMD = (
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_USER",
+    "SLURM_JOB_WORK_DIR",
+    "SLURM_JOB_STDOUT",
+    "SLURM_JOB_STDERR",
+)
+_FROM_JOB = (
+    "HOME",
+    "XDG_STATE_HOME",
+    "USER",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_USER",
+    "SLURM_JOB_NAME",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+)
 
 
 class Source(NamedTuple):
@@ -43,8 +61,8 @@ def sources(directory: Path) -> list[Source]:
                 continue  # the disk: the archiver says so
     if "batch" not in told:
         return []  # a job without a script, or not its first node: its output is srun's
-    prolog = wire.environment(told.get("prolog", {}).get("environment", b""))
-    job = wire.environment(told["batch"].get("environment", b""))
+    prolog = wire.variables(told.get("prolog", {}).get("environment", b""), *_FROM_SLURMD)
+    job = wire.variables(told["batch"].get("environment", b""), *_FROM_JOB)
     found = _from_task(told["output"]) if "output" in told else _from_patterns(told["batch"], prolog, job)
     cluster = prolog.get("SLURM_CLUSTER_NAME") or job.get("SLURM_CLUSTER_NAME", "")
     if journal := journal_place.directory(job, cluster, wire.text(told["batch"], "job_id")):

@@ -17,6 +17,8 @@ from pathlib import Path
 from stepguard.records.spool import sync_directory
 
 _TOGETHER = 256
+# So many of those that nobody waits for: 10^4 notes after an hour without an agent must not hold up a hook.
+_BESIDE = 64
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -100,15 +102,17 @@ class Storing:
 
     def __init__(self) -> None:
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._waiting: deque[Job] = deque()
+        self._urgent: deque[Job] = deque()
+        self._others: deque[Job] = deque()
         self._done: deque[tuple[Job, OSError | None]] = deque()
         self._something = threading.Semaphore(0)
         self.pending = 0
         threading.Thread(target=self._work, name="storing", daemon=True).start()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Job, *, is_urgent: bool = False) -> None:
+        """Jobs of the same urgency are done in the order of their coming, and urgent ones before others."""
         self.pending += 1
-        self._waiting.append(job)
+        (self._urgent if is_urgent else self._others).append(job)
         self._something.release()
 
     def finished(self) -> None:
@@ -123,11 +127,15 @@ class Storing:
     def _work(self) -> None:
         while True:
             self._something.acquire()
-            jobs = [self._waiting.popleft()]
-            while len(jobs) < _TOGETHER and self._something.acquire(blocking=False):
-                jobs.append(self._waiting.popleft())
+            jobs = [self._next()]
+            limit = _TOGETHER if self._urgent else _BESIDE
+            while len(jobs) < limit and self._something.acquire(blocking=False):
+                jobs.append(self._next())
             self._done.extend(_store(jobs))
             os.eventfd_write(self.wakeup, 1)
+
+    def _next(self) -> Job:
+        return self._urgent.popleft() if self._urgent else self._others.popleft()
 
 
 def _store(jobs: list[Job]) -> list[tuple[Job, OSError | None]]:

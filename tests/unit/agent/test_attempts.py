@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which attempt a message belongs to, and when an attempt is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepguard.agent.attempts import Attempts
+from stepguard.agent.message import Message
+
+BOOT = "b1"
+
+
+class Node:
+    """Attempts that are told messages, with a clock."""
+
+    def __init__(self) -> None:
+        self.attempts = Attempts()
+        self.now_s = 0.0
+
+    def tell(self, kind: str, restarts: int | None = None, step_id: str = "", boot_id: str = BOOT) -> int:
+        """Returns the attempt that it was added to."""
+        self.now_s += 1
+        message = Message(kind, 7, step_id, 1000, 1000, restarts, "n1", boot_id, int(self.now_s * 1e9))
+        attempt = self.attempts.open(self.attempts.key_of(message))
+        attempt.observe(message, self.now_s)
+        return attempt.key.attempt
+
+    def over(self, number: int = 0, after_s: float = 0.0) -> str | None:
+        (attempt,) = [a for a in self.attempts if a.key.attempt == number]
+        return attempt.over(self.now_s + after_s, BOOT, self.attempts.newest(7))
+
+    def forget(self) -> None:
+        for attempt in self.attempts:
+            self.attempts.close(attempt)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def test_a_batch_job_is_over_with_its_epilog(node: Node) -> None:
+    for kind, step_id in [("prolog", ""), ("batch", "batch"), ("step_start", "0"), ("step_end", "0")]:
+        assert node.tell(kind, 0 if kind == "prolog" else None, step_id) == 0
+    assert node.over(after_s=1e6) is None
+    node.tell("epilog", 0)
+    assert node.over() is None, "the end of the batch step may come a moment later"
+    assert node.over(after_s=5) == ""
+    node.tell("step_end", step_id="batch")
+    assert node.over() == ""
+
+
+def test_slurmds_count_is_better_than_that_of_an_inherited_environment(node: Node) -> None:
+    node.tell("prolog", 0)
+    assert node.tell("batch", 3) == 0
+    assert node.tell("step_start", 3, "0") == 0
+
+
+def test_without_a_prolog_the_jobs_own_count_counts(node: Node) -> None:
+    assert node.tell("batch", 2) == 2
+    assert node.tell("step_start", None, "0") == 2
+    assert node.tell("epilog", 2) == 2
+
+
+def test_a_second_script_belongs_to_the_attempt_that_it_names(node: Node) -> None:
+    node.tell("prolog", 0)
+    node.tell("batch", 0)
+    assert node.tell("batch", 1) == 1
+
+
+def test_requeued_attempts_are_kept_apart(node: Node) -> None:
+    node.tell("prolog", 0)
+    node.tell("epilog", 0)
+    assert node.tell("prolog", 1) == 1
+    assert node.tell("batch", 1) == 1
+    assert node.tell("epilog", 0) == 0, "a late one of the first"
+    assert node.over(1) is None
+    assert node.tell("epilog", 1) == 1
+
+
+def test_an_epilog_that_counts_the_requeue_already_ends_what_runs(node: Node) -> None:
+    node.tell("prolog", 0)
+    assert node.tell("epilog", 1) == 0
+
+
+def test_an_epilog_without_prolog_is_an_attempt_of_its_own(node: Node) -> None:
+    assert node.tell("epilog", 4) == 4
+    assert node.over(4) == ""
+
+
+def test_late_messages_find_the_newest_attempt_and_do_not_stay(node: Node) -> None:
+    node.tell("prolog", 2)
+    node.tell("epilog", 2)
+    node.forget()
+    assert node.tell("step_end", None, "0") == 2
+    assert node.over(2) is None
+    assert node.over(2, after_s=5) == ""
+
+
+def test_the_same_attempt_again_is_not_over(node: Node) -> None:
+    node.tell("prolog", 0)
+    node.tell("epilog", 0)
+    assert node.tell("prolog", 0) == 0
+    assert node.over(after_s=1e6) is None
+
+
+def test_a_reboot_ends_what_it_interrupted(node: Node) -> None:
+    node.tell("prolog", 0, boot_id="b0")
+    node.tell("step_start", None, "0", boot_id="b0")
+    assert node.over() == "reboot"
+    node.tell("closed")
+    assert node.over() == ""
+
+
+def test_what_no_hook_ends(node: Node) -> None:
+    node.tell("step_start", None, "0")
+    assert node.over(after_s=1e6) is None
+    node.tell("step_end", None, "0")
+    assert (node.over(), node.over(after_s=60)) == (None, "")
+
+
+def test_a_lost_epilog(node: Node) -> None:
+    node.tell("prolog", 0)
+    node.tell("batch")
+    node.tell("step_end", step_id="batch")
+    assert (node.over(after_s=599), node.over(after_s=600)) == (None, "no-epilog")
+    node.tell("prolog", 1)
+    assert (node.over(0), node.over(0, after_s=60)) == (None, "superseded")
+
+
+def test_memory_of_jobs_is_bounded() -> None:
+    attempts = Attempts()
+    for job_id in range(1, 20_001):
+        key = attempts.key_of(Message("prolog", job_id, restarts=1))
+        attempts.close(attempts.open(key))
+    assert (attempts.newest(20_000), attempts.newest(1)) == (1, 0)

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of jobs in a real agent, from its socket to what is left in its spool."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stepguard.records import wire
+from unit.agent.agent_process import USER, AgentProcess, environment, epilog, fields, prolog, wait_until
+
+Make = Callable[..., AgentProcess]
+
+
+def _output_of(path: Path) -> dict[str, bytes]:
+    status = path.stat()
+    identity = f"{status.st_dev}:{status.st_ino}:reg"
+    return fields("output", 7, stdout=str(path), stderr=str(path), stdout_id=identity, stderr_id=identity)
+
+
+def _begin(agent: AgentProcess, **variables: str) -> None:
+    script = fields("batch", 7, step_id="batch", script=b"#!", uid=USER, gid=USER, environment=environment(**variables))
+    agent.tell(prolog(7), script)
+
+
+def _end(agent: AgentProcess) -> None:
+    agent.tell(fields("step_end", 7, step_id="batch"), epilog(7))
+    wait_until(lambda: agent.is_complete("7.0"))
+
+
+def test_a_batch_job_with_its_output_and_journal(make_agent: Make) -> None:
+    agent = make_agent(more="head_kib = 1\ntail_kib = 1\n").start()
+    out = agent.directory / "out"
+    out.write_bytes(b"a" * 1024 + b"lost" + b"z" * 1024)
+    journal = agent.directory / "state/stepguard/c/7/resumes.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.write_text("{}\n")
+    _begin(agent, XDG_STATE_HOME=str(agent.directory / "state"))
+    assert agent.ask_as(USER, _output_of(out)) == b"ok\n"
+    _end(agent)
+    assert agent.kinds("7.0") == ["prolog", "batch", "output", "step_end", "epilog"]
+    directory = agent.layout.jobs / "7.0"
+    assert (directory / "stdout.raw").read_bytes() == b"a" * 1024 + b"z" * 1024
+    meta = agent.meta("7.0", "stdout")
+    assert (meta["source"], meta["what"], meta["why"], meta["size_bytes"]) == (str(out), "regular", "", 2052)
+    assert (meta["head_bytes"], meta["tail_bytes"]) == (1024, 1024)
+    assert (directory / "resumes.raw").read_text() == "{}\n"
+    assert not (directory / "stderr.meta").exists()
+    assert agent.status()["attempts"] == []
+    assert agent.log().count("\n") == 1, agent.log()
+
+
+def test_output_that_root_alone_may_read_is_not_read(agent: AgentProcess) -> None:
+    secret = agent.directory / "secret"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    _begin(agent)
+    assert agent.ask_as(USER, _output_of(secret)) == b"ok\n"
+    _end(agent)
+    meta = agent.meta("7.0", "stdout")
+    assert (meta["what"], meta["why"], meta["head_bytes"]) == ("unreadable", "EACCES", 0)
+    assert not (agent.layout.jobs / "7.0/stdout.raw").exists()
+
+
+def test_output_that_was_replaced_says_so(agent: AgentProcess) -> None:
+    out = agent.directory / "out"
+    out.write_text("old")
+    told = _output_of(out)
+    new = agent.directory / "new"
+    new.write_text("new")
+    new.rename(out)
+    _begin(agent)
+    agent.ask_as(USER, told)
+    _end(agent)
+    assert "another file" in agent.meta("7.0", "stdout")["why"]
+    assert (agent.layout.jobs / "7.0/stdout.raw").read_text() == "new"
+
+
+def test_a_reader_that_hangs_is_given_up(make_agent: Make) -> None:
+    agent = make_agent("output_read_s = 1.0")
+    stuck = agent.directory / "read_as"
+    stuck.write_text("#!/bin/sh\nexec sleep 100\n")
+    stuck.chmod(0o755)
+    agent = make_agent("output_read_s = 1.0", env={"STEPGUARD_LIBEXEC": str(agent.directory)}).start()
+    _begin(agent)
+    agent.ask_as(USER, _output_of(stuck))
+    agent.tell(fields("step_end", 7, step_id="batch"), epilog(7))
+    agent.tell(prolog(8))  # meanwhile
+    wait_until(lambda: agent.is_complete("7.0"))
+    assert agent.meta("7.0", "stdout")["why"] == "it could not be read within 1 s"
+    wait_until(lambda: agent.status()["readers"] == {"busy": 0, "hung": 0})
+
+
+def test_without_read_as_the_record_says_so(make_agent: Make) -> None:
+    agent = make_agent(env={"STEPGUARD_LIBEXEC": "/nonexistent"}).start()
+    _begin(agent)
+    agent.ask_as(USER, _output_of(agent.config))
+    _end(agent)
+    assert "cannot start" in agent.meta("7.0", "stdout")["why"]
+
+
+def test_a_restart_takes_up_what_was_open(agent: AgentProcess) -> None:
+    _begin(agent)
+    agent.tell(prolog(8, 3), fields("step_start", 8, step_id="0"))
+    agent.tell(fields("step_end", 7, step_id="batch"))
+    agent.stop(signal.SIGKILL)
+    agent.start()
+    assert [(a["job_id"], a["attempt"], a["steps"]) for a in agent.status()["attempts"]] == [(7, 0, []), (8, 3, ["0"])]
+    agent.tell(fields("step_end", 8, step_id="0"), epilog(8, 3), epilog(7))
+    wait_until(lambda: agent.is_complete("7.0") and agent.is_complete("8.3"))
+    assert agent.kinds("8.3") == ["prolog", "step_start", "step_end", "epilog"]
+
+
+def test_a_reboot_closes_what_was_open(agent: AgentProcess) -> None:
+    agent.tell({**prolog(7), "boot_id": b"an earlier one"})
+    wait_until(lambda: agent.is_complete("7.0"))
+    assert agent.kinds("7.0") == ["prolog", "closed"]
+    closed = wire.decode((agent.layout.jobs / "7.0/000002.closed").read_bytes())
+    assert (closed["why"], closed["job_id"], closed["node"]) == (b"reboot", b"7", b"n1")
+
+
+def test_a_late_message_is_marked_complete_again(agent: AgentProcess) -> None:
+    agent.tell(prolog(7), epilog(7))
+    wait_until(lambda: agent.is_complete("7.0"))
+    for file in (agent.layout.jobs / "7.0").iterdir():
+        file.unlink()
+    (agent.layout.jobs / "7.0").rmdir()
+    agent.tell(fields("step_end", 7, step_id="0"))
+    wait_until(lambda: agent.is_complete("7.0"))
+    assert agent.kinds("7.0") == ["step_end"]
+
+
+def test_two_prologs_and_a_requeue(agent: AgentProcess) -> None:
+    agent.tell(prolog(7), prolog(7), epilog(7), prolog(7, 1), epilog(7, 1))
+    wait_until(lambda: agent.is_complete("7.0") and agent.is_complete("7.1"))
+    assert agent.kinds("7.0") == ["prolog", "prolog", "epilog"]
+    assert agent.kinds("7.1") == ["prolog", "epilog"]
+
+
+def test_status_and_verdict(make_agent: Make) -> None:
+    agent = make_agent()
+    fault = agent.directory / "fault"
+    agent = make_agent(more=f'[resume]\nfault_file = "{fault}"\n').start()
+    agent.tell(prolog(7))
+    fault.write_text("replace: XID 79\n")
+    findings = [{"source": "fault-file", "action": "replace", "text": "XID 79"}]
+    assert json.loads(agent.ask(fields("verdict", 7)))["findings"] == findings
+    own = json.loads(agent.ask_as(USER, fields("verdict", 7)))
+    assert (own["job_id"], own["findings"]) == (7, findings)
+    assert agent.ask_as(1234, fields("verdict", 7)).startswith(b"refused job 7 is not yours")
+    assert [a["job_id"] for a in json.loads(agent.ask_as(USER, fields("status")))["attempts"]] == [7]
+    assert json.loads(agent.ask_as(1234, fields("status")))["attempts"] == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "fault", "answer"),
+    [
+        ("true", "replace: XID 79", b"fail replace: XID 79\n"),
+        ("true", "check: fans", b"ok\n"),
+        ("false", "replace: XID 79", b"ok\n"),
+    ],
+)
+def test_the_gate(make_agent: Make, gate: str, fault: str, answer: bytes) -> None:
+    agent = make_agent()
+    (agent.directory / "fault").write_text(fault)
+    agent = make_agent(f"gate = {gate}", more=f'[resume]\nfault_file = "{agent.directory}/fault"\n').start()
+    assert agent.ask(prolog(7)) == answer
+    assert agent.kinds("7.0") == ["prolog"]
+    assert agent.ask(epilog(7)) == b"ok\n"
+
+
+def test_a_second_agent_refuses(agent: AgentProcess, make_agent: Make) -> None:
+    done = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=20)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"another agent is running: pid {agent.pid} holds" in done.stderr
+    other = make_agent(name="other")
+    other.config.write_text(other.config.read_text().replace(str(other.socket), str(agent.socket)))
+    done = subprocess.run(other.argv(), capture_output=True, text=True, timeout=20)
+    assert (done.returncode, f"pid {agent.pid} listens" in done.stderr) == (1, True)
+    assert agent.status()["pid"] == agent.pid
+
+
+@pytest.mark.parametrize(
+    ("part", "mode", "owner", "why"),
+    [
+        ("run", 0o777, 0, "its mode is 0777: chmod 0755"),
+        ("run", 0o755, USER, f"it belongs to uid {USER}"),
+        ("spool", 0o750, 0, "its mode is 0750: chmod 0700"),
+        ("spool", 0o700, USER, f"it belongs to uid {USER}"),
+    ],
+)
+def test_wrong_permissions(make_agent: Make, part: str, mode: int, owner: int, why: str) -> None:
+    agent = make_agent()
+    (agent.directory / part).mkdir()
+    (agent.directory / part).chmod(mode)
+    os.chown(agent.directory / part, owner, owner)
+    done = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=20)
+    assert (done.returncode, why in done.stderr) == (1, True), done.stderr
+    checked = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20)
+    assert (checked.returncode, why in checked.stderr) == (78, True), checked.stderr
+
+
+def test_others_than_root_may_not_run_it(make_agent: Make) -> None:
+    agent = make_agent()
+    done = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=20, user=USER, group=USER)
+    assert (done.returncode, "must be root" in done.stderr) == (1, True), done.stderr
+
+
+def test_check_says_where_values_are_from(make_agent: Make, libexec: Path) -> None:
+    agent = make_agent("gate = true", env={"STEPGUARD_LIBEXEC": str(libexec)})
+    environ = {**os.environ, "STEPGUARD_LIBEXEC": str(libexec)}
+    done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"gate = true  # {agent.config}" in done.stdout.splitlines()
+    assert "deadline_ms = 500  # default" in done.stdout.splitlines()
+    agent.config.write_text('agent = { socket = "/run/x/y" }\n')
+    done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
+    assert (done.returncode, "[agent] socket: write it as" in done.stderr) == (78, True)
+    agent.config.write_text("[agent]\nsoket = 1\n")
+    done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
+    assert (done.returncode, "unknown key 'soket'" in done.stderr) == (78, True)
+
+
+def test_sigterm_answers_what_it_took_and_leaves_no_socket(agent: AgentProcess) -> None:
+    archivers = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    assert len(archivers) == 1
+    descriptors = [str(link.readlink()) for link in Path(f"/proc/{archivers[0]}/fd").iterdir()]
+    assert not [name for name in descriptors if "lock" in name or "socket" in name], descriptors
+    with agent.connect() as idle:
+        assert agent.stop() == 0
+        assert idle.recv(10) == b""
+    assert not agent.socket.exists()
+    wait_until(lambda: not (cmdline := Path(f"/proc/{archivers[0]}/cmdline")).exists() or not cmdline.read_bytes())
+
+
+def test_sighup_ends_nothing(agent: AgentProcess) -> None:
+    assert agent.process is not None
+    agent.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "read at start only" in agent.log())
+    assert agent.status()["pid"] == agent.pid
+
+
+def test_systemd_is_told(make_agent: Make) -> None:
+    agent = make_agent()
+    address = str(agent.directory / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(address)
+        channel.settimeout(10)
+        agent = make_agent(env={"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "200000"}).start()
+        assert channel.recv(100) == b"READY=1"
+        assert channel.recv(100) == b"WATCHDOG=1"
+        assert channel.recv(100) == b"WATCHDOG=1"
+
+
+def test_a_dead_archiver_is_started_again(agent: AgentProcess) -> None:
+    first = wait_until(lambda: agent.status()["archiver"]["pid"])
+    os.kill(first, signal.SIGKILL)
+    second = wait_until(lambda: agent.status()["archiver"]["pid"] not in (None, first))
+    assert second and "the archiver ended with status -9" in agent.log()
+
+
+def test_it_is_small_and_sleeps(agent: AgentProcess) -> None:
+    for job_id in range(1, 101):
+        agent.tell(prolog(job_id), epilog(job_id))
+    wait_until(lambda: not agent.status()["attempts"])
+
+    def cpu_s() -> float:
+        words = Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    before_s = cpu_s()
+    with pytest.raises(subprocess.TimeoutExpired):
+        assert agent.process is not None
+        agent.process.wait(5)
+    assert cpu_s() - before_s <= 0.03
+    status = Path(f"/proc/{agent.pid}/status").read_text()
+    resident_kib = int(status.partition("VmRSS:")[2].split()[0])
+    assert resident_kib < 24 << 10
