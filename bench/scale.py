@@ -87,7 +87,10 @@ def recover(site: Site, strategy: str, nodes: int, tasks: int) -> Recovery:
         calm, watches_calm = usage(supervisor), [usage(pid) for pid in watches]
         fault_at = time.time()
         lab.power_off(lab.nodes[tasks // 2])
-        job.await_steps(1, attempt=1, within_s=_START_S)
+        try:
+            job.await_steps(1, attempt=1, within_s=_START_S)
+        except AssertionError as error:
+            raise LabError(f"not recovered: {error}\n{job.journal()}") from None
         after = usage(supervisor)
         found, first_s = _timed(job, strategy, fault_at)
     return Recovery(found, first_s, calm_s, before, calm, after, watches_before, watches_calm)

@@ -114,7 +114,7 @@ class Attempt:
             if not self.started:
                 self._look_up_steps(now_s)
             if self.started:
-                self.watch.tick(now_s, self._question())
+                self.watch.tick(now_s, self._question)
         self._wait(self.parts, _END_TOGETHER_S)
         return AttemptEnd(self._status(), self._ran_s(), self.nodes, self._interruption())
 

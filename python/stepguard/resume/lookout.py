@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stepguard.config import Resume
 from stepguard.resume.pulse import Pulse
@@ -68,12 +68,13 @@ class Lookout:
             for report in step.read():
                 self.pulse.heard(report, now_s)
 
-    def tick(self, now_s: float, question: str = "-") -> None:
-        """Pings when it is time to, starts an ended watch again, and lets the pulse decide. Never blocks."""
+    def tick(self, now_s: float, question: Callable[[], str] = lambda: "-") -> None:
+        """Pings when it is time to, with what `question` says then, starts an ended watch again, and lets the pulse
+        decide. Never blocks."""
         for step in self._steps:
             step.tick(now_s, self.pulse.lost())
         if now_s >= self._next_ping_s:
-            self.ping(question)
+            self.ping(question())
         self.pulse.look(now_s)
         self._check_own_link(now_s)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# All at the start, for an upgrade may replace the files while a step runs.
+# All at once, for an upgrade may replace the files while a step runs.
 from stepguard import config
 from stepguard.errors import StepguardError
 from stepguard.resume import helper_job

@@ -10,8 +10,10 @@ of its tasks in the order of their local ids, "0-3,8". Without rows only the con
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from stepguard.resume.layout import Layout, Slot
+if TYPE_CHECKING:
+    from stepguard.resume.layout import Layout, Slot  # half of what starting a watch would import
 
 # The name begins so because srun hands SLURM_* on whatever --export says (22.05 to 26.05).
 VARIABLE = "SLURM_STEPGUARD_PLACES"

@@ -54,7 +54,7 @@ class Pulse:
         node.has_spoken = True
         node.has_plugin = report.get("plugin") is True
         task = report.get("task")
-        if isinstance(task, dict):
+        if isinstance(task, dict) and task:
             node.task = {str(name): str(value) for name, value in task.items()}
         if node.lost:
             node.lost, node.flapped = False, True

@@ -195,6 +195,7 @@ class Supervisor:
             ],
             status=end.status,
             ran_s=round(end.ran_s, 3),
+            ranks_told_by=len(attempt.watch.pulse.tasks(attempt.nodes)) if attempt.started else 0,
             running_after_s=attempt.running_after_s and round(attempt.running_after_s, 3),
             cause=verdict.cause.value,
             why=verdict.why,

@@ -21,13 +21,19 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepguard.faults import Fault, local_faults
 from stepguard.resume.orders import Orders
-from stepguard.resume.orphaned import Orphaned
 from stepguard.resume.places import SIGN_OF_LIFE_NAME
 
+if TYPE_CHECKING:
+    from stepguard.resume.orphaned import Orphaned
+
 _FAULT_POLL_S = 0.2
+# What only a watch that hears nothing needs is half of the work of starting one, and that is done while the tasks of
+# the guarded step start; so it waits a little. Not until it is needed, for an upgrade may replace the files meanwhile.
+_SETTLED_S = 5.0
 # What the next attempt has to tell its tasks again, as Slurm told it to those of the first.
 TOLD = frozenset(
     {
@@ -79,26 +85,41 @@ class Watch:
         self.step_id = ""
         self._faults: list[Fault] = []
         self._has_plugin = SIGN_OF_LIFE_NAME in os.environ
-        self._orphaned = Orphaned(orders, node, rank, lambda: self.step_id)
+        self._rank = rank
+        self._orphaned: Orphaned | None = None
 
     def run(self) -> int:
         """Serves until the supervisor closes our input. Returns the exit status."""
         pending = b""
-        last_ping_s = time.monotonic()
+        begin_s = last_ping_s = time.monotonic()
         while True:
             if select.select([0], [], [], _FAULT_POLL_S)[0]:
                 received = os.read(0, 4096)
                 if not received:
-                    self._orphaned.end_helper()
+                    if self.orders.helper_id:
+                        self._when_orphaned().end_helper()
                     return 0
                 last_ping_s = time.monotonic()
-                self._orphaned.found_again()
+                if self._orphaned is not None:
+                    self._orphaned.found_again()
                 *lines, pending = (pending + received).split(b"\n")
                 for line in lines:
                     self._answer(line.decode(errors="replace").split())
             self._tell_new_faults()
-            if time.monotonic() - last_ping_s > self.orders.silence_s and self._orphaned.look_around(self._end_old):
+            now_s = time.monotonic()
+            silent = now_s - last_ping_s > self.orders.silence_s
+            if silent and self._when_orphaned().look_around(self._end_old):
                 return 0
+            if now_s - begin_s > _SETTLED_S:
+                self._when_orphaned()
+
+    def _when_orphaned(self) -> Orphaned:
+        """What to do when nobody asks any more; loaded by the first call."""
+        if self._orphaned is None:
+            from stepguard.resume.orphaned import Orphaned
+
+            self._orphaned = Orphaned(self.orders, self.node, self._rank, lambda: self.step_id)
+        return self._orphaned
 
     def _answer(self, words: list[str]) -> None:
         if len(words) != 4 or words[0] != "ping":

@@ -89,7 +89,8 @@ class WatchStep:
             "--kill-on-bad-exit=0",
             "--wait=0",
             "--quiet",
-            "--unbuffered",
+            # Never --unbuffered: only without it are lines handed on whole. At 98 nodes (26.05.5) a line came together
+            # from the first half of one node's and the second half of another's.
             "--chdir=/",
             f"--export={','.join(_KEPT)}",
             *process.own_command(),
