@@ -224,7 +224,7 @@ def _step(entry: Any) -> StepRecord:
 
 def _build(kind: type[_Record], values: Any) -> _Record:
     """Keys that a later release added are left out; of those that are missing the defaults stand."""
-    hints = _types(kind)
+    hints = _types(kind.__name__)
     known = {name: value for name, value in _mapping(values).items() if name in hints}
     for name, value in known.items():
         if not _fits(value, hints[name]):
@@ -236,8 +236,8 @@ def _build(kind: type[_Record], values: Any) -> _Record:
 
 
 @functools.cache
-def _types(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _types(kind: str) -> dict[str, Any]:
+    return typing.get_type_hints(globals()[kind])
 
 
 def _fits(value: Any, wanted: Any) -> bool:
