@@ -125,7 +125,7 @@ def _rows(cluster: ClusterLayout, uid: int, containing: str = "") -> list[Row]:
         elif containing.encode() in content:
             rows.update(rows_of(content)[0])
     for path, row in rebuilt.items():
-        if path not in rows or rows[path][STATE] == RUNNING:
+        if path not in rows or (rows[path][STATE] == RUNNING != row[STATE]):
             rows[path] = row
     return [row for path, row in rows.items() if path not in gone] if gone else list(rows.values())
 

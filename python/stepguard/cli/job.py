@@ -40,11 +40,16 @@ def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as
     from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write, write_lines
 
     gc.disable()  # as in `stepguard jobs`
-    records = find(Path(config.load().archive.dir), job_id, attempt, cluster)
+    archive = Path(config.load().archive.dir)
+    attempts = find(archive, job_id, None, cluster)
+    records = attempts
+    if attempt is not None:
+        named = [record for record in attempts if record.attempt == attempt]
+        records = named or find(archive, job_id, attempt, cluster)  # which says that there is none
     screen = stdout_screen()
     try:
         if part is None:
-            write_lines([_document(job_id, records)] if as_json else _page(records, screen), screen)
+            write_lines([_document(job_id, records)] if as_json else _page(records, attempts, screen), screen)
             return 0
         record = _one(job_id, records, part)
         if as_json:
@@ -59,12 +64,12 @@ def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as
     return _told_troubles(record, screen) if not as_json else 0
 
 
-def _page(records: Sequence[Record], screen: Screen) -> Iterator[str]:
+def _page(records: Sequence[Record], attempts: Sequence[Record], screen: Screen) -> Iterator[str]:
     from stepguard.report.job_page import job_page
     from stepguard.report.lists import parts_table
 
     if len({record.job_id for record in records}) == 1:
-        return job_page(records[-1], records, screen)
+        return job_page(records[-1], attempts, screen)
     return parts_table(records, screen)
 
 

@@ -142,7 +142,7 @@ def _steps(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[st
             screen.text(step.nodes),
             duration(between(step.start_s, step.end_s)),
             screen.text(ending(step)),
-            screen.text(" ".join(step.argv)),
+            screen.text(step.command),
         )
         for step in shown
     ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ class Step:
     end_s: float | None = None
     exits: list[TaskExit] = field(default_factory=list)
     exits_count: int = 0
+
+    @property
+    def command(self) -> str:
+        """Its command line, as a shell would take it. Not made visible yet."""
+        return shlex.join(self.argv)
 
     @property
     def is_own(self) -> bool:

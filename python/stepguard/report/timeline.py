@@ -71,7 +71,7 @@ _TOGETHER_S = 5.0
 def _of_step(step: Step) -> Iterable[Moment]:
     name = "batch script" if step.step_id == "batch" else f"step {step.step_id}"
     if step.start_s is not None:
-        what = "the watch of auto-resume" if step.is_own else " ".join(step.argv)
+        what = "the watch of auto-resume" if step.is_own else step.command
         yield Moment(step.start_s, f"{name} started" + (f": {what}" if what else ""))
     if step.failures and not step.is_own and (first := step.failures[0]).end_s is not None:
         yield Moment(

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from stepguard.archive.index import REBUILT, append
-from stepguard.archive.index_lines import Entry, entry_from, line_of, rows_of
+from stepguard.archive.index_lines import Entry, entry_from, entry_of, line_of, rows_of
 from stepguard.archive.index_reading import Query, search
 from stepguard.archive.index_rebuild import forget, rebuild
 from stepguard.archive.layout import ClusterLayout
@@ -207,3 +208,30 @@ def test_what_was_pruned_is_forgotten_for_good(cluster: Path) -> None:
     rebuild(cluster)
     assert (cluster / f"index/{UID}" / REBUILT).exists()  # 14 has no record
     assert known(cluster) == []
+
+
+def test_no_line_is_lost_to_a_rebuild_beside_it(tmp_path: Path) -> None:
+    cluster = tmp_path / "lab"
+    cluster.mkdir()
+    jobs = range(100, 250)
+
+    def archiver() -> None:
+        for number in jobs:
+            ended = manifest(str(number))
+            write_record(tmp_path, manifest(str(number), state="running", end_s=None, exit_status=None))
+            append(cluster, "n1", entry(number, state="running", end_s=None, exit=""))
+            path = str(write_record(tmp_path, ended).relative_to(cluster))
+            append(cluster, "n1", entry_of(path, ended, UID, 5))
+
+    writer = threading.Thread(target=archiver)
+    writer.start()
+    rebuilds = 0
+    while writer.is_alive():
+        rebuild(cluster)
+        rebuilds += 1
+    writer.join()
+    assert rebuilds > 2
+    assert sorted((one.job_id, one.state, one.findings) for one in known(cluster)) == [
+        (str(number), "ended", 5) for number in jobs
+    ]
+    assert {path.name for path in (cluster / "index").rglob("*.tsv")} <= {"n1.tsv", REBUILT}

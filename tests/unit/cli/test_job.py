@@ -82,6 +82,10 @@ def test_parts_come_byte_for_byte(environment: dict[str, str]) -> None:
     assert job(environment, "12", "script").stdout == SCRIPT
     assert job(environment, "12", "script", "--attempt", "0").stdout == b"first\n"
     assert job(environment, "12", "stdout").stdout == OUTPUT
+    assert job(environment, "12", "--attempt", "0").stdout.startswith(
+        b"Job 12 train: lost\nof alice on cluster lab, attempt 0\n"
+    )
+    assert job(environment, "12", "--attempt", "7").stderr.startswith(b"stepguard: no record of job 12, attempt 7: ")
     assert job(environment, "12", "env").stdout == b"A=1\nB=x\ny\nC=\xff\nD=\\ud800\n"
 
 
