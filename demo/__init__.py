@@ -9,6 +9,7 @@ training     what the trainings' output says
 states       what Slurm says of nodes and job
 phases       where the time between fault and training again went
 plain_slurm  what Slurm does without stepguard
+record       the job's record, shown at the end
 screen       the lines on the terminal
 train.py, train_torch.py   the trainings themselves; they run on the lab's hosts and are imported by nothing
 """

@@ -13,10 +13,12 @@ import sys
 from types import FrameType
 
 from demo.job import USER, Job
+from demo.record import record
 from demo.screen import Screen
 from demo.stage import Stage, StoryError
 from demo.stories import STORIES, Story
 from lab import Cluster, LabError
+from lab.agents import SLURM_CONF as HOOKS
 from lab.releases import Release
 from lab.roots import product
 
@@ -62,17 +64,19 @@ def _play(story: Story, screen: Screen) -> str:
     screen.say("demo", "make install PREFIX=/opt/stepguard DESTDIR=build/product (the first time takes a minute)")
     prefix = product()
     screen.say("demo", f"starting a Slurm cluster of {story.num_nodes} nodes on this machine")
-    with Cluster(story.num_nodes, _GPUS, story.slurm_conf, _PLUGSTACK, prefix) as lab:
+    with Cluster(story.num_nodes, _GPUS, story.slurm_conf, _PLUGSTACK, prefix, agents="") as lab:
         screen.say("slurm", f"Slurm {lab.release.version}, nodes {', '.join(lab.nodes)} are idle, {_GPUS} GPUs each")
         screen.say("slurm", f"plugstack.conf: {_PLUGSTACK}")
+        screen.say("slurm", f"slurm.conf: {' '.join(f'{key}={path}' for key, path in HOOKS.items())}")
         job = Job(lab, story.program, story.options)
         screen.say("demo", f"{USER} submits spirals.sh:")
         screen.say("script", job.script)
         job.submit()
         screen.say("slurm", f"Submitted batch job {job.id}")
         closing = story.tell(Stage(lab, screen, job))
+        page = record(lab, job.id)
         screen.say("demo", "the story went as told; ending the lab")
-    return closing
+    return f"{closing}\n\nWhat is kept of the job, as `stepguard job {job.id}` shows it (shortened):\n\n{page}"
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
