@@ -98,5 +98,5 @@ def test_bounds_of_c_alone(program: Path) -> None:
 
 def test_random_texts(program: Path) -> None:
     rng = random.Random(72)
-    texts = ["".join(rng.choice(PIECES) for _ in range(rng.randint(1, 9))).strip("\n") for _ in range(30_000)]
-    assert compare(program, texts) > 3000
+    texts = ["".join(rng.choice(PIECES) for _ in range(rng.randint(1, 9))).strip("\n") for _ in range(10_000)]
+    assert compare(program, texts) > 1000
