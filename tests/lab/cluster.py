@@ -238,6 +238,11 @@ class Cluster:
             self._agents.start(node)
         self._daemons.start_slurmd(self._hosts[node], rebooted=True)
 
+    def restart_slurmd(self, node: str) -> None:
+        """Ends a node's slurmd and starts it again; what runs in jobs there goes on."""
+        self._daemons.stop(self._hosts[node], "slurmd")
+        self._daemons.start_slurmd(self._hosts[node])
+
     def cut_link(self, node: str) -> None:
         """Cuts the node's network cable; its processes live on, and its shared directories stay."""
         self._site.set_link(self._hosts[node], False)

@@ -18,8 +18,8 @@ from recorded import Record, await_records, recording_lab, submit
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 DEADLINE_S = 0.5
-# slurmd's own floor of a hook, and a machine whose two cores have 200 jobs to start.
-_SLACK_S = 2.0
+# slurmd's own floor of a hook, and a machine that has 200 jobs to start and may have others to run.
+_SLACK_S, _LONGEST_S = 1.0, 10.0
 _SINGLE, _ARRAY, _TWO_NODES = 120, 40, 40
 
 
@@ -42,7 +42,9 @@ def test_200_jobs_while_agents_are_killed_and_started_again() -> None:
         until("empty spools", lambda: not any(_left_in_spool(lab, node) for node in lab.nodes), 30)
         assert set(lab.node_states().values()) == {"idle"}
         assert "Prolog" not in lab.controller_log()
-        assert max(_hook_times_s(lab)) < DEADLINE_S + _SLACK_S
+        taken_s = sorted(_hook_times_s(lab))
+        assert taken_s[len(taken_s) * 9 // 10] < DEADLINE_S + _SLACK_S
+        assert taken_s[-1] < _LONGEST_S
         done = lab.run(["/opt/stepguard/bin/stepguard", "archive", "verify"], host="n1", user="root")
         assert done.stdout == "200 records, 0 faults\n"
 

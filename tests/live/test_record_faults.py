@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archive and spool hang, are away or full, daemons and nodes go down in the middle of a job: the jobs run on, and
+what was acknowledged is in the records in the end."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from guarded import until
+from lab import LabError
+from lab.agents import SPOOL
+from lab.cluster import Cluster
+from lab.hung import hung
+from recorded import await_records, await_state, find, record_of, recording_lab, submit
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+QUICK = {"SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=1", "ReturnToService": "2"}
+
+
+@pytest.fixture
+def lab() -> Iterator[Cluster]:
+    with recording_lab(2, slurm_conf=QUICK) as cluster:
+        yield cluster
+        assert not [state for state in cluster.node_states().values() if "drain" in state]
+
+
+def run_jobs(lab: Cluster, count: int, *options: str) -> list[str]:
+    """Runs jobs on n1, all at once, to their ends in Slurm."""
+    job_ids = [submit(lab, f"echo word-{number}", "-w", "n1", *options) for number in range(count)]
+    for job_id in job_ids:
+        await_state(lab, job_id, "COMPLETED", within_s=40)
+    return job_ids
+
+
+def assert_recorded(lab: Cluster, job_ids: list[str], within_s: float = 60) -> None:
+    records = await_records(lab, job_ids, within_s)
+    for number, job_id in enumerate(job_ids):
+        assert records[job_id].output() == f"word-{number}\n".encode()
+        assert records[job_id].lacks == []
+
+
+def test_the_archive_hangs_and_the_agent_is_killed_meanwhile(lab: Cluster) -> None:
+    with hung(lab, "n1", lab.archive):
+        before = run_jobs(lab, 5)
+        lab.agents.kill("n1")
+        lab.agents.start("n1")
+        after = run_jobs(lab, 5)
+        began_s = time.monotonic()
+        lab.run(["srun", "-w", "n1", "true"])
+        assert time.monotonic() - began_s < 10
+        assert all(find(lab, job_id) is None for job_id in before + after)
+        elsewhere = submit(lab, "echo there", "-w", "n2")
+        assert record_of(lab, elsewhere).output() == b"there\n"
+    assert_recorded(lab, before)
+    assert_recorded(lab, after)
+
+
+def test_the_archive_is_away_and_comes_back(lab: Cluster) -> None:
+    away = lab.archive.rename(lab.archive.with_name("away"))
+    job_ids = run_jobs(lab, 3)
+    until("the archiver says so", lambda: "takes nothing" in lab.agents.log("n1"), 20)
+    assert not lab.archive.exists(), "an archive that is not mounted must not be made"
+    away.rename(lab.archive)
+    assert_recorded(lab, job_ids)
+
+
+def test_the_archive_is_full_and_gets_room(lab: Cluster) -> None:
+    lab.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=711", "full", str(lab.archive)], host="n1", user="root")
+    lab.run(["sh", "-c", f"head -c 1M /dev/zero > {lab.archive}/rest || true"], host="n1", user="root")
+    job_ids = run_jobs(lab, 3)
+    until("the archiver says so", lambda: "takes nothing" in lab.agents.log("n1"), 20)
+    lab.run(["umount", "--lazy", str(lab.archive)], host="n1", user="root")
+    assert_recorded(lab, job_ids)
+
+
+def test_a_full_spool_gives_up_output_first_and_never_the_manifest() -> None:
+    with recording_lab(1, "[agent]\nspool_max_mib = 16", slurm_conf=QUICK) as lab:
+        away = lab.archive.rename(lab.archive.with_name("away"))
+        body = "echo begin; yes 0123456789 | head -c 3000000"
+        job_ids = [submit(lab, body, "-J", f"job-{number}") for number in range(24)]
+        for job_id in job_ids:
+            await_state(lab, job_id, "COMPLETED", within_s=60)
+        until("it is said", lambda: "full" in lab.agents.log("n1"), 30)
+        away.rename(lab.archive)
+        found = await_records(lab, job_ids, 90)
+        for number, job_id in enumerate(job_ids):
+            manifest = found[job_id].manifest
+            assert (manifest.state, manifest.exit_status, manifest.name) == ("ended", 0, f"job-{number}")
+        records = list(found.values())
+        with_output = [record for record in records if (record.path / "stdout.zst").exists()]
+        without = [record for record in records if record not in with_output]
+        assert 5 <= len(with_output) <= 14
+        assert all(record.output().startswith(b"begin\n") for record in with_output)
+        assert all("full" in " ".join(record.lacks) for record in without)
+
+
+def test_no_room_on_the_spools_disk_stops_no_job(lab: Cluster) -> None:
+    lab.agents.stop("n1")
+    lab.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "full", SPOOL], host="n1", user="root")
+    lab.agents.start("n1")
+    lab.run(["sh", "-c", f"head -c 1M /dev/zero > {SPOOL}/rest || true"], host="n1", user="root")
+    job_ids = run_jobs(lab, 5)
+    until("it is said", lambda: "No space left" in lab.agents.log("n1"), 20)
+    lab.run(["rm", f"{SPOOL}/rest"], host="n1", user="root")
+    assert_recorded(lab, run_jobs(lab, 2))
+    assert len(job_ids) == 5
+
+
+def test_slurm_is_restarted_in_the_middle_of_a_job(lab: Cluster) -> None:
+    job_id = submit(lab, "echo begun; srun -N2 sleep 12; echo over", "-N2", "-o", "restarted.out")
+    until("its step runs", lambda: "sleep 12" in " ".join(lab.processes("n2").values()), 30)
+    lab.restart_controller()
+    for node in lab.nodes:
+        lab.restart_slurmd(node)
+    lab.agents.stop("n2")
+    lab.agents.start("n2")
+    record = record_of(lab, job_id, within_s=60)
+    assert record.output() == b"begun\nover\n"
+    assert (record.manifest.state, record.manifest.exit_status) == ("ended", 0)
+    assert [(step.step_id, step.state) for step in record.manifest.steps] == [("batch", "ended"), ("0", "ended")]
+    assert record.lacks == []
+
+
+def test_a_node_reboots_in_the_middle_of_a_job(lab: Cluster) -> None:
+    job_id = submit(lab, "echo begun; srun -N2 sleep 300", "-N2", "--no-requeue", "-o", "rebooted.out")
+    until("its step runs", lambda: "sleep 300" in " ".join(lab.processes("n2").values()), 30)
+    began_s = time.time()
+    lab.power_off("n2")
+    lab.power_on("n2")
+    record = record_of(lab, job_id, within_s=120)
+    lost = record.nodes["n2"]
+    assert lost.state == "lost"
+    assert any("started anew" in missing.why for missing in lost.missing)
+    assert lost.start_s is not None
+    assert lost.start_s < began_s
+    assert record.nodes["n1"].state == "ended"
+    assert record.output().startswith(b"begun\n")
+    lab.wait_idle()
+    again = [*run_jobs(lab, 1), submit(lab, "echo word-1", "-w", "n2")]
+    assert_recorded(lab, again)
+
+
+def test_the_lead_node_reboots_and_the_job_is_requeued(lab: Cluster) -> None:
+    body = 'echo attempt ${SLURM_RESTART_COUNT:-0}; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
+    job_id = submit(lab, body, "-w", "n1", "--requeue", "-o", "requeued.out", "--open-mode=append")
+    until("it runs", (lab.home() / "requeued.out").exists, 30)
+    lab.power_off("n1")
+    lab.power_on("n1")
+    first = record_of(lab, job_id, 0, within_s=60)
+    assert first.manifest.state == "lost"
+    second = record_of(lab, job_id, 1, within_s=200)
+    assert (second.manifest.state, second.manifest.exit_status) == ("ended", 0)
+    assert second.output().endswith(b"attempt 1\n")
+    assert first.manifest.start_s is not None
+    assert second.manifest.start_s is not None
+    assert first.manifest.start_s < second.manifest.start_s
+
+
+def test_a_second_agent_refuses_to_start(lab: Cluster) -> None:
+    first = lab.agents.running("n1")
+    second = lab.agents.launch("n1")
+    assert second.wait(20) != 0
+    assert re.search(r"^stepguard: .+", second.stderr, re.MULTILINE), second.stderr
+    assert first.status is None
+    job_ids = run_jobs(lab, 1)
+    assert_recorded(lab, job_ids)
+
+
+def test_without_an_agent_jobs_run_and_their_records_come_later(lab: Cluster) -> None:
+    for node in lab.nodes:
+        lab.agents.kill(node)
+    job_ids = run_jobs(lab, 3)
+    two_nodes = submit(lab, "srun -N2 hostname", "-N2")
+    await_state(lab, two_nodes, "COMPLETED", within_s=40)
+    with pytest.raises(LabError):
+        lab.agents.running("n1")
+    notes = lab.agents.spool("n1") / "notes"
+    assert len(list(notes.glob("*.note"))) >= 4 * 5
+    for node in lab.nodes:
+        lab.agents.start(node)
+    assert_recorded(lab, job_ids)
+    record = record_of(lab, two_nodes)
+    assert (len(record.nodes), record.lacks) == (2, [])
+    until("no notes", lambda: not list(notes.iterdir()), 20)
+
+
+def test_output_of_every_kind_is_recorded_for_what_it_is(lab: Cluster) -> None:
+    """As the job's end finds it: the batch script does it to its own output."""
+    kinds = {
+        "rm OUT": "absent",
+        "rm OUT; mkfifo OUT": "fifo",
+        "rm OUT; mkdir OUT": "directory",
+        "rm OUT; ln -s /etc/passwd OUT": "link",
+        "chmod 0 OUT": "unreadable",
+        "truncate -s 3G OUT": "regular",
+        "echo mine; ln OUT OUT.other": "regular",
+    }
+    found = {}
+    for number, words in enumerate(kinds):
+        out = Path(lab.home()) / f"kind-{number}.out"
+        job_id = submit(lab, words.replace("OUT", str(out)), "-o", str(out), "-w", "n1")
+        record = record_of(lab, job_id)
+        found[words] = record.manifest.files["stdout"].what
+        if "3G" in words:
+            assert record.manifest.files["stdout"].size_bytes == 3 << 30
+            assert record.manifest.files["stdout"].stored_bytes < 1 << 20
+        if "ln -s" in words:
+            assert not (record.path / "stdout.zst").exists()
+    assert found == kinds
