@@ -22,7 +22,6 @@ from lab.agents import SLURM_CONF as HOOKS
 from lab.releases import Release
 from lab.roots import product
 
-_GPUS = 2
 _PACKAGES = "usr/lib/python3/dist-packages"
 _PLUGSTACK = "optional /opt/stepguard/lib/slurm/stepguard.so\n"
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -64,8 +63,9 @@ def _play(story: Story, screen: Screen) -> str:
     screen.say("demo", "make install PREFIX=/opt/stepguard DESTDIR=build/product (the first time takes a minute)")
     prefix = product()
     screen.say("demo", f"starting a Slurm cluster of {story.num_nodes} nodes on this machine")
-    with Cluster(story.num_nodes, _GPUS, story.slurm_conf, _PLUGSTACK, prefix, agents="") as lab:
-        screen.say("slurm", f"Slurm {lab.release.version}, nodes {', '.join(lab.nodes)} are idle, {_GPUS} GPUs each")
+    with Cluster(story.num_nodes, story.gpus_per_node, story.slurm_conf, _PLUGSTACK, prefix, agents="") as lab:
+        gpus = f", {story.gpus_per_node} GPUs each" if story.gpus_per_node else ""
+        screen.say("slurm", f"Slurm {lab.release.version}, nodes {', '.join(lab.nodes)} are idle{gpus}")
         screen.say("slurm", f"plugstack.conf: {_PLUGSTACK}")
         screen.say("slurm", f"slurm.conf: {' '.join(f'{key}={path}' for key, path in HOOKS.items())}")
         job = Job(lab, story.program, story.options)

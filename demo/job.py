@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ srun --auto-resume=1 --nodes=3 --ntasks=3 --gres=gpu:2 bash -c '
     exec /usr/bin/python3 train.py --checkpoint spirals.npz {options}'
 """,
 )
+
+NUMPY_WITHOUT_GPUS = replace(NUMPY, script=NUMPY.script.replace(" --gres=gpu:2", ""))
 
 TORCH = Program(
     "train_torch.py",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from demo import plain_slurm
-from demo.job import NUMPY, TORCH, Program
+from demo.job import NUMPY, NUMPY_WITHOUT_GPUS, TORCH, Program
 from demo.phases import Phase, requeued, resumed, table
 from demo.stage import Stage
 
@@ -31,6 +31,7 @@ class Story:
     options: str = f"--steps 450 {_PAUSED}"
     program: Program = NUMPY
     num_nodes: int = 6
+    gpus_per_node: int = 2
     slurm_conf: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -198,6 +199,9 @@ STORIES = {
         "the node of the batch script dies; the job is requeued and goes on elsewhere.\n"
         "Slurm's own timeouts are short in this lab (SlurmdTimeout=20, cred_expire=5), or you would wait for minutes.",
         batch_host,
+        # With GPUs, stepguard leaves the requeue to Slurm 22.05, which would lose them (resume/watching.py).
+        program=NUMPY_WITHOUT_GPUS,
+        gpus_per_node=0,
         slurm_conf={"SlurmdTimeout": "20", "AuthInfo": "cred_expire=5"},
     ),
     "splice": Story(

@@ -36,7 +36,12 @@ def effective(config: Config) -> list[str]:
 
 def problems(config: Config) -> list[str]:
     """What would keep the agent from its work, each with what to do."""
-    return [*_rights(), *_spool(config), *_socket(config), *_programs(), *_archive(config), *_words_for_c(config)]
+    return [*local_problems(config), *_archive(config)]
+
+
+def local_problems(config: Config) -> list[str]:
+    """The same, less the archive's, whose file system may hang whoever looks at it."""
+    return [*_rights(), *_spool(config), *_socket(config), *_programs(), *_words_for_c(config)]
 
 
 def _document(path: Path | None) -> dict[str, dict[str, object]]:

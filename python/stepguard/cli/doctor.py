@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from stepguard import __version__
+from stepguard.agent.check import local_problems
 from stepguard.config import Resume
 from stepguard.doctor.examine import Examination
 from stepguard.doctor.result import Level, Result
@@ -35,7 +36,7 @@ _MIN_WIDTH, _MAX_WIDTH = 60, 120
 def command(as_json: bool) -> int:
     """Check this installation on this host, and say what to change. Changes nothing."""
     prefix = installed_prefix(Path(sys.executable).parents[1])
-    results = Examination(prefix, os.environ, refusal, answering).run()
+    results = Examination(prefix, os.environ, refusal, answering, local_problems).run()
     if as_json:
         checks = [result.as_record() for result in results]
         click.echo(json.dumps({"schema": SCHEMA, "stepguard": __version__, "checks": checks}, indent=1))

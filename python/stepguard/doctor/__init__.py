@@ -11,5 +11,7 @@ plugin           PREFIX/lib/slurm/stepguard.so; elf: reading it without loading 
 sharing          is it on every host
 option           what srun itself says
 strategies       each strategy against the cluster; detection: how soon a dead node is noticed
+hooks            what is recorded of jobs: slurmd's part; capture: slurmstepd's
+agent            who takes it in on this node; archive: where it ends up
 job              the job that we are in
 """

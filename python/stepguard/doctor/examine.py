@@ -11,16 +11,21 @@ from pathlib import Path
 
 from stepguard import config as configuration
 from stepguard.config import Config, Resume
+from stepguard.doctor.agent import ask, check_agent
+from stepguard.doctor.archive import check_archive
+from stepguard.doctor.capture import check_capture
 from stepguard.doctor.cluster import check_form, check_releases, no_client, no_controller
 from stepguard.doctor.configuration import check_configuration, refused_configuration
 from stepguard.doctor.detection import MAX_NODES, Answering, check_accounting, check_ports, check_timing
+from stepguard.doctor.hooks import EXAMPLE, check_hooks
+from stepguard.doctor.hooks import named as named_hooks
 from stepguard.doctor.interpreter import check_interpreter
 from stepguard.doctor.job import check_job
 from stepguard.doctor.option import judge_answer
 from stepguard.doctor.plugin import PLUGIN, check_plugin
 from stepguard.doctor.plugstack import check_plugstack, configured_path, locate
 from stepguard.doctor.plugstack_file import Line
-from stepguard.doctor.result import Result, unknown
+from stepguard.doctor.result import Result, ok, unknown
 from stepguard.doctor.sharing import check_sharing
 from stepguard.doctor.strategies import check_strategies
 from stepguard.errors import ConfigError, SlurmError
@@ -29,17 +34,20 @@ from stepguard.slurm.records import ClusterConfig, Job
 
 Refusal = Callable[[Job, Resume], str]
 """What a guarded step of this job would be told; empty when it would start."""
+Problems = Callable[[Config], list[str]]
+"""What would keep the agent of this node from its work."""
 
 
 @dataclass
 class Examination:
     """One run of the doctor. `prefix` is where stepguard is installed (None: it is not), `refusal` and `answering`
-    are auto-resume's own."""
+    are auto-resume's own, `problems` the agent's."""
 
     prefix: Path | None
     environment: Mapping[str, str]
     refusal: Refusal
     answering: Answering
+    problems: Problems
     results: list[Result] = field(default_factory=list)
     _config: Config = field(default_factory=Config)
     _release: tuple[int, ...] | None = None
@@ -55,6 +63,8 @@ class Examination:
         self._check_installation(lines)
         if self._cluster is not None:
             self._check_cluster(self._cluster)
+            if self.prefix is not None:
+                self._check_records(self.prefix, lines)
             self._check_job()
         return self.results
 
@@ -126,6 +136,29 @@ class Examination:
             self.results.append(unknown("node ports", str(error), "see `sinfo`"))
             return
         self.results.append(check_ports(nodes, resume.probe_s, self.answering, _user()))
+
+    def _check_records(self, prefix: Path, lines: list[Line]) -> None:
+        socket, hooks = Path(self._config.agent.socket), named_hooks(self._shown, prefix)
+        answer = ask(socket)
+        if not hooks and isinstance(answer, str):
+            found = "of jobs: none, for slurm.conf names no hook of stepguard's and no agent answers here"
+            self.results.append(ok("records", found, f"to have them: {prefix / EXAMPLE}"))
+            return
+        on_node = self._is_node()
+        self.results += check_hooks(self._shown, prefix) + check_capture(bool(lines), self._config)
+        if on_node:
+            problems = self.problems(self._config) if os.geteuid() == 0 else []
+            self.results += check_agent(answer, socket, problems, bool(hooks))
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace")
+        self.results += check_archive(Path(self._config.archive.dir), mounts, on_node)
+
+    def _is_node(self) -> bool:
+        """Whether Slurm has a node of this host's name."""
+        name = self.environment.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0]
+        try:
+            return bool(connect(self._config.slurm).nodes([name]))
+        except SlurmError:
+            return False
 
     def _check_job(self) -> None:
         job_id = self.environment.get("SLURM_JOB_ID", "")

@@ -18,13 +18,18 @@ _SHARED = re.compile(
 def check_sharing(prefix: Path, mounts: str) -> Result:
     """Whether PREFIX lies on a shared file system; `mounts` is the text of /proc/self/mountinfo."""
     kind = file_system(prefix, mounts)
-    if _SHARED.search(kind):
+    if is_shared(kind):
         return ok(CHECK, f"{prefix} is on a shared file system ({kind})")
     return unknown(
         CHECK,
         f"{prefix} is on this host's own disk ({kind or 'unknown'}), and every host needs its own",
         f"ask a node: `srun -N1 {prefix}/bin/stepguard doctor`",
     )
+
+
+def is_shared(kind: str) -> bool:
+    """Whether file systems of this type are those that hosts share."""
+    return bool(_SHARED.search(kind))
 
 
 def file_system(path: Path, mounts: str) -> str:

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of this node: does it answer, is it this release, and does what it takes in reach the archive?
+
+A user hears its release only; what it says of spool and archiver is for root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stepguard import __version__
+from stepguard.doctor.result import Result, ok, warn
+from stepguard.records import wire
+
+CHECK = "agent"
+_TIMEOUT_S = 3.0
+_ANSWER_MAX_BYTES = 16 << 20
+# From here on the spool takes no more output of jobs ([agent] spool_max_mib in the configuration).
+_FULL_SHARE = 0.8
+# One record takes the archiver less than a second.
+_HUNG_S = 60.0
+_START = "systemctl enable --now stepguard-agent"
+_LOG = "see `journalctl -u stepguard-agent`"
+_RESTART = "systemctl restart stepguard-agent: nothing is lost by that"
+
+
+def ask(path: Path) -> dict[str, Any] | str:
+    """What the agent at this socket says of itself, or why there is no answer."""
+    try:
+        with socket.socket(socket.AF_UNIX) as channel:
+            channel.settimeout(_TIMEOUT_S)
+            channel.connect(str(path))
+            _, uid, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid not in (0, os.geteuid()):
+                return f"uid {uid} listens there, and not root"
+            channel.sendall(wire.encode({"kind": b"status"}))
+            answer = b""
+            while (piece := channel.recv(1 << 16)) and len(answer) < _ANSWER_MAX_BYTES:
+                answer += piece
+        document = json.loads(answer)
+    except OSError as error:
+        return str(error.strerror or error)
+    except ValueError:
+        return "it says nothing that an agent would"
+    return document if isinstance(document, dict) else "it says nothing that an agent would"
+
+
+def check_agent(answer: dict[str, Any] | str, path: Path, problems: Sequence[str], has_hooks: bool) -> list[Result]:
+    """The agent of this host, which is a node. `problems` are what `stepguard agent --check` finds, `has_hooks`:
+    slurm.conf has hooks that speak to it."""
+    results = [warn(CHECK, problem, "see `stepguard agent --check`") for problem in problems]
+    if isinstance(answer, str):
+        found = f"none answers at {path} ({answer}): "
+        if not has_hooks:
+            return [*results, ok(CHECK, found + "nothing of jobs is recorded here", f"to have it: {_START}")]
+        lost = "hooks and slurmstepd leave notes for it in the spool, up to 10000"
+        return [*results, warn(CHECK, found + lost, _START)]
+    if answer.get("version") != __version__:
+        found = f"the agent that runs is stepguard {answer.get('version')}, and {__version__} is installed"
+        results.append(warn(CHECK, found, _RESTART))
+    results += _spool(answer) + _archiver(answer)
+    return results or [ok(CHECK, f"stepguard {__version__} answers at {path}{_counted(answer)}")]
+
+
+def _counted(answer: Mapping[str, Any]) -> str:
+    """For root: what it holds."""
+    if "spool" not in answer:
+        return ""
+    return f"; {len(answer['attempts'])} jobs are open, the spool holds {answer['spool']['used_bytes'] >> 20} MiB"
+
+
+def _spool(answer: Mapping[str, Any]) -> list[Result]:
+    spool = answer.get("spool", {"used_bytes": 0, "bound_bytes": 1})
+    share = spool["used_bytes"] / spool["bound_bytes"]
+    if share < _FULL_SHARE:
+        return []
+    found = f"the spool is {share:.0%} full: output of jobs, then scripts and environments are no longer kept"
+    return [warn(CHECK, found, "see the archive; or raise [agent] spool_max_mib")]
+
+
+def _archiver(answer: Mapping[str, Any]) -> list[Result]:
+    if "archiver" not in answer:
+        return []
+    word = answer["archiver"].get("word")
+    if not isinstance(word, dict) or answer["archiver"].get("pid") is None:
+        return [warn(CHECK, "its archiver does not run: records stay in the spool", _LOG)]
+    results = []
+    if error := word.get("last_error"):
+        since, what = _ago(error["since_s"]), error["what"]
+        found = f"the archive takes nothing since {since}: {what}; {word['backlog']} records wait"
+        results.append(warn(CHECK, found, "see archive; nothing is lost until the spool is full"))
+    elif word.get("state") == "busy" and time.time() - word["since_s"] > _HUNG_S:
+        found = f"the archive does not answer since {_ago(word['since_s'])}; {word['backlog']} records wait"
+        results.append(warn(CHECK, found, "is its file server there? nothing is lost until the spool is full"))
+    if aside := word.get("set_aside"):
+        found = f"records that cannot be archived, by a fault of stepguard's: {', '.join(aside[:4])}"
+        results.append(warn(CHECK, found, f"{_LOG}, and report it"))
+    return results
+
+
+def _ago(time_s: float) -> str:
+    return f"{max(time.time() - time_s, 0) / 60:.0f} min"
