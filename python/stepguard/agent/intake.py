@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from stepguard.agent.attempts import Attempt, Attempts
 from stepguard.agent.log import Log
@@ -108,7 +109,7 @@ class Intake:
             self.attempts.remember(key)
             directory = self._layout.attempt(key)
             for temporary in directory.glob(".*"):
-                temporary.unlink()  # of an agent that was killed; nobody was told "ok"
+                temporary.unlink(missing_ok=True)  # of an agent that was killed; nobody was told "ok"
             found = spool.messages(directory)
             self._sequence = max([self._sequence, *(sequence for sequence, _, _ in found)])
             if (directory / COMPLETE).exists():
@@ -116,13 +117,18 @@ class Intake:
             attempt = self.attempts.open(key)
             attempt.last_s = time.monotonic()
             for _, _, path in found:
-                try:
-                    message = read(wire.decode(path.read_bytes()))
-                except wire.MalformedMessage as error:
-                    self._log.error(f"{path} is damaged: {error}", "damaged")
-                    continue
-                attempt.observe(message, time.monotonic())
-                attempt.identities.add(message.identity)
+                self._learn(attempt, path)
+
+    def _learn(self, attempt: Attempt, path: Path) -> None:
+        try:
+            message = read(wire.decode(path.read_bytes()))
+        except FileNotFoundError:
+            return  # an archiver that outlived its agent has just deleted it
+        except (OSError, wire.MalformedMessage) as error:
+            self._log.error(f"{path} is damaged: {error}", "damaged")
+            return
+        attempt.observe(message, time.monotonic())
+        attempt.identities.add(message.identity)
 
     def _attempt_of(self, message: Message) -> Attempt:
         key = self.attempts.key_of(message)

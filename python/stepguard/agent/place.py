@@ -13,7 +13,9 @@ from pathlib import Path
 from stepguard.errors import StepguardError
 from stepguard.records.spool import SpoolLayout
 
-_BACKLOG = 4096
+# Short: whoever connects waits for all that are before it here, and a user may fill it. Beyond it the kernel lets callers
+# wait in turn (hooks until their deadline).
+_BACKLOG = 128
 # sun_path of unix(7), less its NUL.
 SOCKET_PATH_MAX = 107
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from stepguard.agent.log import Log
@@ -36,7 +37,8 @@ class Usage:
         """Takes off what the archiver has deleted; cheap while it deletes nothing. Raises OSError."""
         changed_ns = self._layout.jobs.stat().st_mtime_ns
         if changed_ns != self._changed_ns:
-            self._changed_ns = changed_ns
+            # The time of a change is as coarse as the kernel's tick: what has just changed may change again unseen.
+            self._changed_ns = changed_ns if time.time_ns() - changed_ns > 1_000_000_000 else 0
             there = set(os.listdir(self._layout.jobs))  # noqa: PTH208 - names are enough, of 10^4
             self._attempts = {name: size for name, size in self._attempts.items() if name in there}
             self._sum_up()

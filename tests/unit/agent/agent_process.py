@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -134,8 +135,10 @@ class AgentProcess:
         return self.stderr.read_text(errors="replace")
 
     def connect(self) -> socket.socket:
+        """Blocks as hooks do, in the kernel (Python's own timeout would not wait for room in the backlog)."""
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(20)
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            client.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 20, 0))
         try:
             client.connect(str(self.socket))
         except OSError:
