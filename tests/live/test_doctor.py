@@ -14,6 +14,7 @@ import pytest
 
 from guarded import PLUGSTACK
 from lab.cluster import Cluster
+from lab.hung import hung
 from product import installed
 
 DOCTOR = "/opt/stepguard/bin/stepguard"
@@ -205,7 +206,72 @@ def test_slurm_takes_the_examples_and_the_doctor_finds_nothing_to_change(prefix:
     lines = [line for path in folder.glob("*.conf") for line in path.read_text().splitlines() if line[:1] not in "#"]
     settings = dict(line.split("=", 1) for line in lines if not line.startswith("optional "))
     assert len(settings) >= 5
-    with Cluster(2, slurm_conf=settings, plugstack=(folder / "plugstack.conf").read_text(), prefix=prefix) as lab:
-        status, checks = examine(lab)
-        assert (status, levels(checks, "fail") | levels(checks, "warn")) == (0, set()), checks
-        assert checks["expand"][0]["found"] == "for jobs without GRES"
+    plugstack = (folder / "plugstack.conf").read_text()
+    with Cluster(2, slurm_conf=settings, plugstack=plugstack, prefix=prefix, agents="") as lab:
+        for host, user in (("login", "alice"), ("n1", "root")):
+            status, checks = examine(lab, host=host, user=user)
+            assert (status, levels(checks, "fail") | levels(checks, "warn")) == (0, set()), checks
+            assert checks["expand"][0]["found"] == "for jobs without GRES"
+            assert {"hooks", "capture", "archive"} < set(checks)
+            assert ("agent" in checks) == (host == "n1"), "a login host needs none"
+
+
+@pytest.fixture(scope="module")
+def recording(prefix: Path) -> Iterator[Cluster]:
+    with Cluster(1, plugstack=PLUGSTACK, prefix=prefix, agents="") as lab:
+        yield lab
+
+
+def test_without_hooks_and_agent_one_line_says_so(cluster: Cluster) -> None:
+    _, checks = examine(cluster, host="n1", user="root")
+    assert [result["level"] for result in checks["records"]] == ["ok"]
+    assert checks["records"][0]["advice"].endswith("slurm-conf-examples/prolog-epilog.conf")
+    assert not {"hooks", "agent", "archive", "capture"} & set(checks)
+
+
+def test_a_node_that_records_its_jobs(recording: Cluster) -> None:
+    status, checks = examine(recording, host="n1", user="root")
+    assert (status, levels(checks, "fail") | levels(checks, "warn")) == (0, set()), checks
+    assert levels(checks, "unknown") == {"nodes", "archive"}, "the lab's disks are not shared, as it looks to them"
+    assert "the spool holds" in checks["agent"][0]["found"]
+    _, checks = examine(recording, host="n1", user="alice")
+    assert "spool" not in checks["agent"][0]["found"]
+
+
+def test_a_node_whose_agent_is_gone(recording: Cluster) -> None:
+    recording.agents.stop("n1")
+    try:
+        status, checks = examine(recording, host="n1", user="root")
+    finally:
+        recording.agents.start("n1")
+    assert (status, levels(checks, "warn")) == (0, {"agent"})
+    assert "leave notes" in checks["agent"][0]["found"]
+
+
+def test_an_archive_that_hangs_and_one_that_is_gone(recording: Cluster) -> None:
+    with hung(recording, "n1", recording.archive):
+        status, checks = examine(recording, host="n1", user="root")
+        assert (status, levels(checks, "warn")) == (0, {"archive"})
+        assert "does not answer" in checks["archive"][0]["found"]
+    away = recording.archive.with_name("away")
+    recording.archive.rename(away)
+    try:
+        _, checks = examine(recording, host="login")
+    finally:
+        away.rename(recording.archive)
+    assert levels(checks, "warn") == {"archive"}
+    assert "install -d -m 0711" in checks["archive"][0]["advice"]
+
+
+def test_a_spool_that_others_can_read_and_hooks_that_are_missing(recording: Cluster, prefix: Path) -> None:
+    spool = recording.agents.spool("n1")
+    hook, away = prefix / "libexec/stepguard/prolog", prefix / "away"
+    hook.rename(away)
+    spool.chmod(0o755)
+    try:
+        status, checks = examine(recording, host="n1", user="root")
+    finally:
+        away.rename(hook)
+        spool.chmod(0o700)
+    assert (status, levels(checks, "fail"), "agent" in levels(checks, "warn")) == (1, {"hooks"}, True)
+    assert any("chmod 0700" in result["found"] for result in checks["agent"])
