@@ -69,13 +69,13 @@ put = install -m $(1) $(2) $(3).new && mv -f $(3).new $(3)
 
 locked-install: locked-build
 	@umask 022 && mkdir -p $(TO)/bin $(TO)/lib/slurm $(TO)/lib/stepguard $(TO)/libexec/stepguard \
-	  $(TO)/share/stepguard/slurm-conf-examples
+	  $(TO)/share/stepguard/slurm-conf-examples $(TO)/share/stepguard/systemd
 	@spank/install_venv.sh $(BUILD)/venv $(TO) $(PREFIX)
 	@sed 's|/opt/stepguard|$(PREFIX)|g' spank/launcher.py > $(BUILD)/stepguard
 	@$(call put,755,$(BUILD)/stepguard,$(TO)/bin/stepguard)
-	@for file in slurm-conf-examples/*; do \
+	@for file in slurm-conf-examples/* packaging/systemd/*; do \
 	  sed 's|/opt/stepguard|$(PREFIX)|g' $$file > $(BUILD)/example && \
-	  $(call put,644,$(BUILD)/example,$(TO)/share/stepguard/$$file) || exit; done
+	  $(call put,644,$(BUILD)/example,$(TO)/share/stepguard/$${file#packaging/}) || exit; done
 	@$(call put,644,$(BUILD)/bridge.so,$(TO)/lib/stepguard/bridge.so)
 	@$(call put,644,$(BUILD)/stepguard.so,$(TO)/lib/slurm/stepguard.so)
 	@$(call put,755,$(BUILD)/read_as,$(TO)/libexec/stepguard/read_as)

@@ -48,6 +48,7 @@ def test_tree(stage: Path) -> None:
             f"share/stepguard/slurm-conf-examples/{path.name}"
             for path in (REPOSITORY / "slurm-conf-examples").iterdir()
         ),
+        *(f"share/stepguard/systemd/{path.name}" for path in (REPOSITORY / "packaging/systemd").iterdir()),
     }
     assert {path.name.partition(".venv.")[0] for path in root.iterdir()} == {
         "bin",

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stepguard.config import Config, Resume, Slurm, parse
+from stepguard.agent.check import local_problems
+from stepguard.config import Agent, Archive, Config, Resume, Slurm, parse
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "slurm-conf-examples"
-SHOWN = Path(__file__).parents[1] / "data/slurm/26.05/show-config.txt"
-SLURM_CONF = sorted(EXAMPLES.glob("re*.conf")) + sorted(EXAMPLES.glob("time*.conf"))
+# 24.11 and later show Prolog and Epilog only where there are any.
+SHOWN = sorted((Path(__file__).parents[1] / "data/slurm").glob("*/show-config.txt"))
+SLURM_CONF = sorted(path for path in EXAMPLES.glob("*.conf") if path.name != "plugstack.conf")
 
 
 def test_the_configuration_example_has_every_key_with_its_default_in_order() -> None:
@@ -23,9 +25,14 @@ def test_the_configuration_example_has_every_key_with_its_default_in_order() -> 
     text = path.read_text()
     assert parse(text, path) == Config(path=path)
     document = tomllib.loads(text)
-    for name, section in (("resume", Resume), ("slurm", Slurm)):
+    for name, section in (("resume", Resume), ("slurm", Slurm), ("agent", Agent), ("archive", Archive)):
         assert list(document[name]) == [field.name for field in fields(section)]
         assert {key: tuple(v) if isinstance(v, list) else v for key, v in document[name].items()} == asdict(section())
+
+
+def test_the_programs_in_c_understand_its_keys() -> None:
+    path = EXAMPLES / "stepguard.toml"
+    assert [problem for problem in local_problems(parse(path.read_text(), path)) if str(path) in problem] == []
 
 
 def test_every_key_of_the_example_is_explained() -> None:
@@ -38,7 +45,7 @@ def test_every_key_of_the_example_is_explained() -> None:
 
 @pytest.mark.parametrize("path", SLURM_CONF, ids=lambda path: path.name)
 def test_parameters_are_slurms_own(path: Path) -> None:
-    known = re.findall(r"^(\w+) +=", SHOWN.read_text(), re.MULTILINE)
+    known = [name for shown in SHOWN for name in re.findall(r"^(\w+) +=", shown.read_text(), re.MULTILINE)]
     named = re.findall(r"^#?(\w+)=\S+$", path.read_text(), re.MULTILINE)
     assert named
     assert set(named) <= set(known)

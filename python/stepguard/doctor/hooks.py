@@ -54,7 +54,7 @@ def check_hooks(shown: Mapping[str, str], prefix: Path) -> list[Result]:
     elif not results:
         alloc = {flag.strip().upper() for flag in shown.get("PrologFlags", "").split(",")} & _AT_ALLOCATION
         when = "as the job starts" if alloc else "with the first step there (PrologFlags has no Alloc)"
-        found = f"{' and '.join(ours)} tell the agent of jobs; a node's part of a record begins {when}"
+        found = f"{', '.join(ours)} tell the agent of jobs; a node's part of a record begins {when}"
         results.append(ok(CHECK, found))
     return results
 
