@@ -90,7 +90,7 @@ class Assignments:
             return None
         value, quoted = _read_value(content, place)
         text = content[value.start : value.end]
-        if not text or (place.sign == b"," and not (place.closing_quote and quoted)):
+        if not text or (place.sign == b"," and not quoted):
             return None
         return value if self._is_secret(text, rule, quoted, careful=not place.is_variable) else None
 
@@ -138,10 +138,17 @@ class _Place:
         self.is_variable = name.isupper() and (self.is_shell or b"_" in name)
 
     def holds_none(self, content: bytes) -> bool:
-        """Whether it is no assignment: ${TOKEN:-...}, https://token:..., a > that closes no <token>, "Password: "."""
-        if self._before.endswith((b"$", b"${", b"//")) or (self.sign == b">" and not self._before.endswith(b"<")):
+        """Whether no value need be read: ${TOKEN:-...}, https://token:..., a > that closes no <token>, a comma behind
+        no 'token', the end of "Password: ", and what is redacted already."""
+        if self._before.endswith((b"$", b"${", b"//")):
             return True
-        return bool(self.outer_quote) and content[self.value_start : self.value_start + 1] == self.outer_quote
+        if self.sign == b">" and not self._before.endswith(b"<"):
+            return True
+        if self.sign == b"," and not self.closing_quote:
+            return True
+        if content.startswith(b"[redacted:", self.value_start):
+            return True
+        return bool(self.outer_quote) and content.startswith(self.outer_quote, self.value_start)
 
 
 def _name_end(content: bytes, at: int) -> int:

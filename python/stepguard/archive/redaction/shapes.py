@@ -61,16 +61,16 @@ class Shapes:
         if self._token_start is None:
             return
         searched = 0
+        done: dict[_Compiled, int] = {}
         for start, end in _runs(content):
             at = max(searched, start - self._longest_start)
             for match in self._token_start.finditer(content, at, end):
-                if match.start() < searched:
-                    continue
                 for rule in self._tokens[match[0]]:
-                    if span := _match(content, rule, match.start(), searched):
-                        yield span
-                        searched = span.end
-            searched = max(searched, end)
+                    if match.start() >= done.get(rule, 0):
+                        span, done[rule] = _match(content, rule, match.start(), 0)
+                        if span:
+                            yield span
+            searched = end
 
 
 def _runs(content: bytes) -> Iterator[tuple[int, int]]:
@@ -86,28 +86,28 @@ def _runs(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _context_spans(content: bytes, rule: _Compiled, start: bytes) -> Iterator[Span]:
-    at = content.find(start)
     searched = 0
-    while at >= 0:
-        span = _match(content, rule, at, searched)
+    while (at := content.find(start, searched)) >= 0:
+        span, end = _match(content, rule, at, searched)
         if span:
             yield span
-        searched = max(at + len(start), span.end if span else 0)
-        at = content.find(start, searched)
+        searched = max(at + len(start), end)
 
 
-def _match(content: bytes, rule: _Compiled, at: int, searched: int) -> Span | None:
+def _match(content: bytes, rule: _Compiled, at: int, searched: int) -> tuple[Span | None, int]:
+    """The secret that the rule finds at a place, and where to go on. What fits the pattern and fails the check is not
+    looked at again by this rule, or hostile text would have it checked from each of its bytes."""
     match = rule.pattern.match(content, at)
     if match is None:
-        return None
+        return None, at
     group = match.lastindex or 0
     start, end = match.span(group)
     if rule.base64_before:
         start, end = _base64_before(content, searched, start), start
     secret = _trimmed(content[start:end])
     if not secret or (rule.check and not rule.check(secret)) or (group and is_placeholder(secret)):
-        return None
-    return Span(start, start + len(secret), rule.decode(secret) if rule.decode else None)
+        return None, end
+    return Span(start, start + len(secret), rule.decode(secret) if rule.decode else None), end
 
 
 def _trimmed(secret: bytes) -> bytes:

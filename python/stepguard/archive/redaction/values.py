@@ -44,7 +44,7 @@ _PATH = re.compile(
     """
 )
 _NUMBER = re.compile(rb"[-+]?[\d.,:_/%+-]+(?:[eE][-+]?\d+)?[a-zA-Z%/]{0,4}")
-_WORDS = re.compile(rb"[A-Za-z]?[a-z]+(?:[-_. ][A-Za-z]?[a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*")
+_WORDS = re.compile(rb"[A-Z]?[a-z]+(?:[-_. ][A-Z]?[a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*")
 
 _NOT_BASE64 = re.compile(rb"\\[rn]|[^A-Za-z0-9+/=]")
 
@@ -87,9 +87,10 @@ def is_unusual(value: bytes) -> bool:
 
 def is_random(value: bytes) -> bool:
     """Whether it looks made by a generator: digits among letters, and not the words of a file's or a program's name."""
+    value = value[:_LONG_BYTES]
     if not is_unusual(value) or _WORDS.fullmatch(value):
         return False
-    parts = re.split(rb"[^A-Za-z0-9]+", value[:_LONG_BYTES])
+    parts = re.split(rb"[^A-Za-z0-9]+", value)
     return any(len(part) >= 8 and _changes(part) >= 3 for part in parts)
 
 

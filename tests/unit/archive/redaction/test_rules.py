@@ -45,8 +45,9 @@ def site_file(directory: Path, text: str) -> Path:
 def test_each_rule_has_a_name_of_its_own_and_a_source() -> None:
     rules = load_rules(None, ())
     assert len(set(rules.names())) == len(rules.names()) > 80
-    assert all(rule.source for rule in (*rules.variable, *rules.harmless))
-    assert all(rule.source for rule in (*rules.token, *rules.context))
+    sources = [[rule.source for rule in kind] for kind in (rules.variable, rules.harmless)]
+    sources += [[rule.source for rule in kind] for kind in (rules.token, rules.context)]
+    assert all(all(kind) and kind for kind in sources)
 
 
 def test_a_site_adds_rules_of_each_kind(tmp_path: Path) -> None:
