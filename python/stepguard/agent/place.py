@@ -13,8 +13,8 @@ from pathlib import Path
 from stepguard.errors import StepguardError
 from stepguard.records.spool import SpoolLayout
 
-# Short: whoever connects waits for all that are before it here, and a user may fill it. Beyond it the kernel lets callers
-# wait in turn (hooks until their deadline).
+# Short: whoever connects waits for all that are before it here, and a user may fill it. Beyond it callers wait in the
+# kernel, each in turn, hooks until their deadline.
 _BACKLOG = 128
 # sun_path of unix(7), less its NUL.
 SOCKET_PATH_MAX = 107

@@ -22,8 +22,8 @@ ARRAY = Names(75, array_job_id=71, array_task_id=13, node="n1", user="alice", jo
         ("%4u", "/w/alice"),
         ("%A_%a", "/w/71_4294967294"),
         ("%t-%n-%3t", "/w/0-0-000"),
-        ("%s", "/w/4294967291"),
-        ("%J", "/w/71.4294967291"),
+        ("%s-%7s", "/w/batch-batch"),
+        ("%J-%4J", "/w/71-0071"),
         ("100%%", "/w/100%"),
         ("%%j", "/w/%j"),
         ("%%%j", "/w/%71"),
@@ -32,11 +32,11 @@ ARRAY = Names(75, array_job_id=71, array_task_id=13, node="n1", user="alice", jo
         ("a%12", "/w/a2"),
         ("%4%j", "/w/471"),
         ("", "/w/"),
-        ("5", "/dev/null"),
+        ("5", "/w/5"),
         ("0", "/w/0"),
         (r"/o/\%j", "/o/%j"),
         (r"/o/a\\b", r"/o/a\b"),
-        (r"\%j", "/w%j"),
+        (r"\%j", "/w/%j"),
     ],
 )
 def test_a_pattern(pattern: str, expected: str) -> None:
@@ -45,7 +45,7 @@ def test_a_pattern(pattern: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("%A_%a-%j", "/w/71_13-75"), ("%3a%b", "/w/0133"), ("%2b", "/w/03"), ("%J", "/w/75.4294967291")],
+    [("%A_%a-%j", "/w/71_13-75"), ("%3a%b", "/w/0133"), ("%2b", "/w/03"), ("%J", "/w/75")],
 )
 def test_a_pattern_of_an_array(pattern: str, expected: str) -> None:
     assert path(pattern, ARRAY) == expected
