@@ -77,10 +77,10 @@ class Attempt:
         """The watch beside this attempt. It is made at first need: not before the user's own step runs."""
         return self.make_watch()
 
-    def stop_watch(self) -> None:
-        """Ends the watch if there is one."""
+    def close(self) -> None:
+        """Lets go of the watch, which lives on for the next attempt."""
         if "watch" in self.__dict__:
-            self.watch.stop()
+            self.watch.close()
 
     @property
     def started(self) -> bool:

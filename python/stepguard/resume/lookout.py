@@ -14,12 +14,12 @@ from stepguard.resume.watch_step import WatchStep
 
 # A slurmctld that says nothing for so long cannot be reached from here.
 _LINK_S = 0.5
-# Numbers of pings go on from one attempt to the next, for the watch of a helper job does, too.
+# Numbers of pings go on from one attempt to the next, for the watches do, too.
 _SEQUENCE = itertools.count(1)
 
 
 class Lookout:
-    """`own` is the watch of the job, which ends with the attempt; those of helper jobs live as long as these do.
+    """`own` is the watch of the job; those of helper jobs live as long as these do. None of them is ended here.
 
     `places` are address and port of each node's slurmd, `controllers` those of the slurmctlds.
     """
@@ -38,6 +38,8 @@ class Lookout:
         self._config = config
         self._next_ping_s = 0.0
         self._link_probes: list[Probe] = []
+        # What the attempt before had asked may still be answered, about its tasks.
+        self._first_seq = next(_SEQUENCE)
         self.step_id = "-"
         self.pulse = Pulse(config, places, time.monotonic())
 
@@ -66,7 +68,9 @@ class Lookout:
         now_s = time.monotonic()
         for step in self._steps:
             for report in step.read():
-                self.pulse.heard(report, now_s)
+                seq = report.get("seq")
+                if not isinstance(seq, int) or seq >= self._first_seq:
+                    self.pulse.heard(report, now_s)
 
     def tick(self, now_s: float, question: Callable[[], str] = lambda: "-") -> None:
         """Pings when it is time to, with what `question` says then, starts an ended watch again, and lets the pulse
@@ -111,7 +115,6 @@ class Lookout:
         controllers = {str(n): place for n, place in enumerate(self._controllers)}
         return bool(answering(controllers, self._config.probe_s, enough=1))
 
-    def stop(self) -> None:
-        """Ends the job's own watch."""
-        self._own.stop()
+    def close(self) -> None:
+        """Lets go of what it holds itself."""
         self._close_link_probes()

@@ -109,6 +109,7 @@ class Supervisor:
                 self._limits.resumes += 1
                 self.messages.info(f"Retrying step. Attempt number: {number}")
         finally:
+            self._watching.stop()
             self._replacement.release()
 
     def wait_unguarded(self) -> int:
@@ -142,7 +143,7 @@ class Supervisor:
                     return self._after(number, attempt, end)
                 attempt.end()
             finally:
-                attempt.stop_watch()
+                attempt.close()
             self.messages.info("Slurm has not freed the resources of the old step yet, trying again")
             self._pause(_CREATION_PAUSE_S)
         raise AssertionError("the last try always decides")

@@ -41,10 +41,15 @@ class WatchStep:
         self._told = False
         self._retry_s = _FIRST_RETRY_S
         self._next_start_s = 0.0
+        self._started_on: frozenset[str] = frozenset()
 
     def fileno(self) -> int | None:
         """The descriptor that is readable when a node has said something; None while the watch does not run."""
         return self._from_nodes if self._from_nodes >= 0 else None
+
+    def covers(self, orders: Orders, nodes: Collection[str]) -> bool:
+        """Whether it runs on all these nodes, with these orders."""
+        return self.fileno() is not None and self._orders == orders and self._started_on.issuperset(nodes)
 
     def tick(self, now_s: float, lost: Collection[str] = ()) -> None:
         """Starts the step if it does not run and it is time to, on all nodes but those that are known to be lost."""
@@ -52,6 +57,7 @@ class WatchStep:
             self._start([name for name in self.nodes if name not in lost])
 
     def _start(self, nodes: Sequence[str]) -> None:
+        self._started_on = frozenset(nodes)
         child_in, self._to_nodes = os.pipe2(os.O_CLOEXEC)
         self._from_nodes, child_out = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._from_nodes, False)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the watches of a guarded step: one for its job, anew for each attempt, and one for each helper job."""
+"""Makes the watches of a guarded step: one for its job and one for each helper job.
+
+The job's lives on from one attempt to the next as long as it covers the job's nodes, so that losses in the middle of a
+relaunch are seen at once, and a hundred nodes do not start two steps at the same time.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,7 @@ class Watching:
     journal: Journal
     messages: Messages
     _orders: Orders | None = None
+    _own: WatchStep | None = None
 
     def lookout(self, job: Job, cluster: ClusterConfig, helpers: Sequence[HelperJob]) -> Lookout:
         """Over the job's nodes and those of its helpers, whose watches run already. Raises SlurmError."""
@@ -54,9 +59,23 @@ class Watching:
             journal=str(self.journal.path),
             step_key=self.journal.key,
         )
-        own = WatchStep(self.srun, self._orders, job.nodes, self.messages)
+        own = self._own_watch(self._orders, job.nodes)
         watches = [helper.watch for helper in helpers if helper.watch is not None]
         return Lookout(own, watches, found, cluster.slurmctld_places, self.config)
+
+    def _own_watch(self, orders: Orders, nodes: tuple[str, ...]) -> WatchStep:
+        """The watch that runs already, if it was told the same and covers these nodes, else a new one."""
+        if self._own is not None and self._own.covers(orders, nodes):
+            self._own.nodes = nodes
+            return self._own
+        self.stop()
+        self._own = WatchStep(self.srun, orders, nodes, self.messages)
+        return self._own
+
+    def stop(self) -> None:
+        """Ends the job's own watch, if there is one."""
+        if self._own is not None:
+            self._own.stop()
 
     def of_nodes(self, helper_id: str, nodes: tuple[str, ...]) -> WatchStep:
         """The watch of new nodes, of a helper or ("") of the job. A lookout was made before."""
