@@ -25,10 +25,7 @@ def scrub(folded: Folded, redactor: Redactor, known: Sequence[bytes]) -> None:
 
     @functools.cache
     def clean_words(words: Sequence[str]) -> list[str]:
-        # As one text, for `--password SECRET` is two words. A blank inside of a word must not end it.
-        line = clean(" ".join(word.replace(" ", "\0") for word in words))
-        cleaned = [word.replace("\0", " ") for word in line.split(" ")]
-        return cleaned if len(cleaned) == len(words) else [clean(word) for word in words]
+        return redactor.words(words, known)
 
     for step in folded.node.steps:
         if step.argv:

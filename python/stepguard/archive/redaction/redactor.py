@@ -18,6 +18,8 @@ _MAX_KNOWN = 500
 _MIN_PIECE_BYTES = 8
 _FIRST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}""")
 _LAST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}\Z""")
+_BLANKS, _STAND_INS = b" \t\n\r", b"\x1c\x1d\x1e\x1f"
+_HIDE_BLANKS, _SHOW_BLANKS = bytes.maketrans(_BLANKS, _STAND_INS), bytes.maketrans(_STAND_INS, _BLANKS)
 
 
 class Redactor:
@@ -82,6 +84,16 @@ class Redactor:
         if cut_end:
             spans += _cut_end(content, known)
         return replace(content, spans, lambda secret: marker(self._key, secret))
+
+    def words(self, words: Sequence[str], known: Sequence[bytes] = ()) -> list[str]:
+        """A command line without secrets: in each word, and in what stands in a word after `--password` or `-p`."""
+        redacted = [self.text(_encode(word), known)[0] for word in words]
+        if not any(byte in word for word in redacted for byte in _STAND_INS):
+            # A blank inside of a word must not end it.
+            line, _ = self.text(b" ".join(word.translate(_HIDE_BLANKS) for word in redacted))
+            again = [word.translate(_SHOW_BLANKS) for word in line.split(b" ")]
+            redacted = again if len(again) == len(words) else redacted
+        return [word.decode(errors="surrogateescape") for word in redacted]
 
     def _is_secret(self, name: str, value: bytes) -> bool:
         rule = self._names.rule(name)

@@ -95,6 +95,26 @@ def test_a_switch_is_no_secret(value: str) -> None:
     assert REDACTOR.environment({"AUTH_TOKEN": value}) == ({"AUTH_TOKEN": value}, 0)
 
 
+@pytest.mark.parametrize(
+    ("words", "hidden"),
+    [
+        (["train", "--password", "two words 12"], [2]),
+        (["train", "--token=ab12cd34ef", "--lr", "1"], [1]),
+        (["curl", "-H", "Authorization: Bearer 12ab34cd", "https://x"], [2]),
+        (["docker", "login", "-u", "me", "-p", "12ab 34cd", "nvcr.io"], [5]),
+        (["bash", "-c", "export API_KEY=12ab34cd\nsrun hostname"], [2]),
+        (["train", "--password", "a\x1fb c"], []),
+        (["train", "--name", "a  b", "", "--lr", "1"], []),
+        ([], []),
+    ],
+)
+def test_a_command_line_is_redacted_word_by_word_and_as_a_whole(words: list[str], hidden: list[int]) -> None:
+    redacted = REDACTOR.words(words)
+    assert len(redacted) == len(words)
+    assert [at for at, word in enumerate(redacted) if word != words[at]] == hidden
+    assert not any(part in word for word in redacted for part in ("12", "34cd"))
+
+
 def test_undecodable_bytes_survive() -> None:
     environment = {"PLAIN": "caf\udce9\udcff", "TOKEN_X": "a\udcffb" * 4}
     redacted, count = REDACTOR.environment(environment)
