@@ -48,5 +48,6 @@ def _shortened(page: list[str]) -> Iterator[str]:
             continue
         if section in _SECTIONS or section.startswith("Job "):
             quoted = [number for number, text in enumerate(lines) if text.startswith(_QUOTED.rstrip())]
-            yield from (text for number, text in enumerate(lines) if number not in quoted[:-_QUOTED_LINES])
+            shown = (text for number, text in enumerate(lines) if number not in quoted[:-_QUOTED_LINES])
+            yield from (["", *shown] if section in _SECTIONS else shown)
         section, lines = "", []

@@ -39,6 +39,14 @@ def demo(tmp_path: Path) -> Callable[[str], Process]:
     return lambda fault: start([*argv, fault], output=tmp_path / "demo", env=env, cwd=str(_REPOSITORY))
 
 
+def assert_record(closing: str, heading: str, *lines: str) -> None:
+    """The story ends with the record of its job."""
+    record = closing.split("as `stepguard job 1` shows it (shortened):\n\n")[1]
+    assert record.startswith(f"{heading}\nof alice on cluster lab")
+    for line in lines:
+        assert re.search(line, record, re.MULTILINE), record
+
+
 def assert_nothing_left(tmp_path: Path) -> None:
     assert not list((tmp_path / "labs").iterdir())
 
@@ -55,6 +63,13 @@ def test_the_story_of_a_node(demo: Callable[[str], Process], tmp_path: Path) -> 
     assert sum(seconds.values()) == pytest.approx(2 * seconds[""], abs=0.05)
     assert 1 < seconds["detect"] < 10, "between the heartbeat and what a slow machine makes of the default silence"
     assert "the batch script starts again" in closing
+    assert_record(
+        closing,
+        "Job 1 spirals: completed",
+        r"^  2 +3 +n\[1-2,4\] .* exit status 0 ",
+        r"attempt 0 ended with status 1 after .* hardware: n3: does not answer",
+        r"^  \| done: 450 steps",
+    )
     assert_nothing_left(tmp_path)
 
 
@@ -78,6 +93,16 @@ def test_the_story_of_an_application(demo: Callable[[str], Process], tmp_path: P
     assert "Retrying" not in told.stdout
     closing = told.stdout.split("The verdict, as its user reads it:\n")[1]
     assert closing.startswith("  [Auto Resume] Info: JobID: 1 StepID: 0 Not resumed: application: ")
+    assert_record(closing, "Job 1 spirals: failed, exit status 1", r"first to fail: task 2 of step 0 on n3 ")
+    assert_nothing_left(tmp_path)
+
+
+@pytest.mark.timeout(240)
+def test_the_story_of_a_batch_host(demo: Callable[[str], Process], tmp_path: Path) -> None:
+    told = demo("batch-host")
+    assert told.wait(200) == 0, told.describe()
+    closing = told.stdout.split("The training went on from its checkpoint of step ")[1]
+    assert_record(closing, "Job 1 spirals: completed", r"^  1 .* completed .* this one$", r"the batch host n1 was lost")
     assert_nothing_left(tmp_path)
 
 
