@@ -16,6 +16,8 @@ from stepguard.archive.redaction.values import is_path, is_random, is_switch, is
 # Each costs one search of the text, and a user may have as many as they like. The longest count.
 _MAX_KNOWN = 500
 _MIN_PIECE_BYTES = 8
+# Where one secret ended a word that told of the next, only a second look finds that one.
+_MAX_PASSES = 8
 _FIRST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}""")
 _LAST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}\Z""")
 _BLANKS, _STAND_INS = b" \t\n\r", b"\x1c\x1d\x1e\x1f"
@@ -78,6 +80,15 @@ class Redactor:
         are the end or the beginning of a known secret. Of a private key whose BEGIN line or END line is missing, cut
         or not, the lines of base64 that are left are redacted.
         """
+        count = 0
+        for _ in range(_MAX_PASSES):
+            content, found = self._pass(content, known, cut_start, cut_end)
+            count += found
+            if not found:
+                break
+        return content, count
+
+    def _pass(self, content: bytes, known: Sequence[bytes], cut_start: bool, cut_end: bool) -> tuple[bytes, int]:
         spans = [*self._spans(content), *_known_spans(content, known)]
         if cut_start:
             spans += _cut_start(content, known)
