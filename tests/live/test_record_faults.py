@@ -20,7 +20,11 @@ from recorded import await_records, await_state, find, record_of, recording_lab,
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-QUICK = {"SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=1", "ReturnToService": "2"}
+QUICK = {
+    "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=1",
+    "ReturnToService": "2",
+    "AuthInfo": "cred_expire=5",
+}
 
 
 @pytest.fixture
@@ -146,20 +150,21 @@ def test_a_node_reboots_in_the_middle_of_a_job(lab: Cluster) -> None:
     assert_recorded(lab, again)
 
 
-def test_the_lead_node_reboots_and_the_job_is_requeued(lab: Cluster) -> None:
-    body = 'echo attempt ${SLURM_RESTART_COUNT:-0}; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
-    job_id = submit(lab, body, "-w", "n1", "--requeue", "-o", "requeued.out", "--open-mode=append")
-    until("it runs", (lab.home() / "requeued.out").exists, 30)
-    lab.power_off("n1")
-    lab.power_on("n1")
-    first = record_of(lab, job_id, 0, within_s=60)
-    assert first.manifest.state == "lost"
-    second = record_of(lab, job_id, 1, within_s=200)
-    assert (second.manifest.state, second.manifest.exit_status) == ("ended", 0)
-    assert second.output().endswith(b"attempt 1\n")
-    assert first.manifest.start_s is not None
-    assert second.manifest.start_s is not None
-    assert first.manifest.start_s < second.manifest.start_s
+def test_the_lead_node_dies_and_boots_again_and_the_job_is_requeued() -> None:
+    with recording_lab(1, slurm_conf={**QUICK, "SlurmdTimeout": "10"}) as lab:
+        body = 'echo attempt ${SLURM_RESTART_COUNT:-0}; [ -n "$SLURM_RESTART_COUNT" ] || sleep 300'
+        job_id = submit(lab, body, "--requeue", "-o", "requeued.out", "--open-mode=append")
+        until("it runs", (lab.home() / "requeued.out").exists, 30)
+        lab.power_off("n1")
+        await_state(lab, job_id, "PENDING", within_s=120)
+        lab.power_on("n1")
+        first, second = record_of(lab, job_id, 0, within_s=60), record_of(lab, job_id, 1, within_s=120)
+        assert first.manifest.state == "lost"
+        assert (second.manifest.state, second.manifest.exit_status) == ("ended", 0)
+        assert second.output().endswith(b"attempt 1\n")
+        assert first.manifest.start_s is not None
+        assert second.manifest.start_s is not None
+        assert first.manifest.start_s < second.manifest.start_s
 
 
 def test_a_second_agent_refuses_to_start(lab: Cluster) -> None:
