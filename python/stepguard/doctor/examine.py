@@ -141,7 +141,7 @@ class Examination:
         socket, hooks = Path(self._config.agent.socket), named_hooks(self._shown, prefix)
         answer = ask(socket)
         if not hooks and isinstance(answer, str):
-            found = "of jobs: none, for slurm.conf names no hook of stepguard's and no agent answers here"
+            found = "slurm.conf names no hook of stepguard's and no agent answers here: jobs leave no record"
             self.results.append(ok("records", found, f"to have them: {prefix / EXAMPLE}"))
             return
         on_node = self._is_node()
