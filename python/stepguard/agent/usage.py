@@ -12,6 +12,10 @@ from stepguard.records.spool import AttemptKey, SpoolLayout
 
 OUTPUT_SHARE = 0.8
 CONTENT_SHARE = 0.9
+# Below this all is well again, and the next refusal is told again.
+_BACK_SHARE = 0.7
+_LOST = {OUTPUT_SHARE: "output of jobs is", CONTENT_SHARE: "scripts, environments and output of jobs are"}
+_WHY = "does the archive take nothing?"
 
 
 class Usage:
@@ -31,7 +35,6 @@ class Usage:
         """Something has come to an attempt."""
         self._attempts[str(key)] = self._attempts.get(str(key), 0) + size_bytes
         self.used_bytes += size_bytes
-        self._say_crossing()
 
     def look(self) -> None:
         """Takes off what the archiver has deleted; cheap while it deletes nothing. Raises OSError."""
@@ -44,31 +47,30 @@ class Usage:
             self._sum_up()
 
     def takes_output(self, size_bytes: int = 0) -> bool:
-        return self.used_bytes + size_bytes <= OUTPUT_SHARE * self.bound_bytes
+        """Whether an output of this size may still be kept."""
+        return self._takes(size_bytes, OUTPUT_SHARE)
 
     def takes_content(self, size_bytes: int) -> bool:
         """Whether a script and an environment of this size may still be kept."""
-        return self.used_bytes + size_bytes <= CONTENT_SHARE * self.bound_bytes
+        return self._takes(size_bytes, CONTENT_SHARE)
+
+    def _takes(self, size_bytes: int, share: float) -> bool:
+        takes = self.used_bytes + size_bytes <= share * self.bound_bytes
+        if not takes and share > self._share_said:
+            self._share_said = share
+            self._log.error(
+                f"{self._fullness()} of {self.bound_bytes >> 20} MiB: {_LOST[share]} no longer kept: {_WHY}"
+            )
+        return takes
 
     def _sum_up(self) -> None:
         self.used_bytes = sum(self._attempts.values())
-        self._say_crossing()
+        if self._share_said and self.used_bytes < _BACK_SHARE * self.bound_bytes:
+            self._share_said = 0.0
+            self._log.info(f"{self._fullness()}: everything is kept again")
 
-    def _say_crossing(self) -> None:
-        share = self.used_bytes / self.bound_bytes
-        crossed = max((level for level in (OUTPUT_SHARE, CONTENT_SHARE, 1.0) if share > level), default=0.0)
-        if crossed > self._share_said:
-            lost = {OUTPUT_SHARE: "output of jobs is", CONTENT_SHARE: "scripts, environments and output of jobs are"}
-            self._log.error(
-                f"the spool {self._layout.root} is {share:.0%} full of {self.bound_bytes >> 20} MiB: "
-                f"{lost.get(crossed, lost[CONTENT_SHARE])} no longer kept: does the archive take nothing?"
-            )
-        elif share < OUTPUT_SHARE - 0.1 and self._share_said:
-            self._log.info(f"the spool {self._layout.root} is {share:.0%} full: everything is kept again")
-            crossed = 0.0
-        else:
-            crossed = self._share_said
-        self._share_said = crossed
+    def _fullness(self) -> str:
+        return f"the spool {self._layout.root} is {self.used_bytes / self.bound_bytes:.0%} full"
 
 
 def directory_bytes(directory: Path) -> int:
