@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.budgets import HOOKS_RATIO, HOOKS_RPCS
 from bench.figures import Figure, figure
-from bench.site import Site
+from bench.site import PLUGSTACK, Site
 from bench.table import Row
 from lab import Cluster, wait_until
 from lab.roots import PREFIX
@@ -25,12 +26,24 @@ _ASKING = Path(__file__).with_name("programs") / "asking_hook.sh"
 # slurmd reads this path anew for each job; what it is a link to changes without a word to any daemon.
 _LINKS = {"Prolog": "/etc/slurm/prolog", "Epilog": "/etc/slurm/epilog"}
 _LIBEXEC = f"{PREFIX}/libexec/stepguard"
-_TRUE, _OURS = "/bin/true", "stepguard"
+_OURS = "stepguard's hooks"
+
+
+class _Hooks(NamedTuple):
+    """What is run as prolog and as epilog, beside which plugstack.conf."""
+
+    prolog: str
+    epilog: str
+    plugstack: str = ""
+
+
+_OWN = _Hooks(f"{_LIBEXEC}/prolog", f"{_LIBEXEC}/epilog")
 _HOOKS = {
-    _TRUE: ("/bin/true", "/bin/true"),
-    "/bin/true again": ("/bin/true", "/bin/true"),
-    _OURS: (f"{_LIBEXEC}/prolog", f"{_LIBEXEC}/epilog"),
-    "bash with scontrol": ("/etc/slurm/asking_hook", "/etc/slurm/asking_hook"),
+    "/bin/true": _Hooks("/bin/true", "/bin/true"),
+    "/bin/true again": _Hooks("/bin/true", "/bin/true"),
+    _OURS: _OWN,
+    "stepguard's hooks and plugin": _OWN._replace(plugstack=PLUGSTACK),
+    "bash with scontrol": _Hooks("/etc/slurm/asking_hook", "/etc/slurm/asking_hook"),
 }
 _WARM_UP = 2
 _JOB_S = 30.0
@@ -59,7 +72,7 @@ def _rpcs(site: Site, nodes: int, flags: str | None) -> Iterable[Row]:
     where = f"{nodes} nodes, PrologFlags={flags}" if flags else f"{nodes} node"
     with _lab(site, nodes, {"PrologFlags": flags}) as lab:
         counts: dict[str, list[float]] = {name: [] for name in _HOOKS}
-        for _ in range(site.rounds(5, 2)):
+        for _ in range(site.rounds(3, 1)):
             for name in _HOOKS:
                 counts[name].append(_asked(lab, name, nodes))
     base: Figure | None = None
@@ -71,7 +84,9 @@ def _rpcs(site: Site, nodes: int, flags: str | None) -> Iterable[Row]:
 
 def _lab(site: Site, nodes: int, more: Mapping[str, str | None] | None = None) -> Cluster:
     """A cluster with agents whose prolog and epilog are links, to /bin/true at first."""
-    return site.lab_with_agents(nodes, {"SlurmdDebug": "debug", "Prolog": None, "Epilog": None, **(more or {})})
+    # A batch job that finds its node still in its epilog is looked at again at once, and not after 3 s.
+    own = {"SchedulerParameters": "batch_sched_delay=0", "SlurmdDebug": "debug", "Prolog": None, "Epilog": None}
+    return site.lab_with_agents(nodes, {**own, **(more or {})})
 
 
 def run_rounds(lab: Cluster, rounds: int, nodes: int) -> dict[str, list[str]]:
@@ -102,16 +117,19 @@ def run_job(lab: Cluster, name: str, nodes: int) -> str:
 
 
 def _link(lab: Cluster, name: str) -> None:
-    """Makes these the hooks of all nodes; the first time, tells the daemons that there are any."""
+    """Makes these the hooks and plugins of all nodes; the first time, tells the daemons that there are any."""
     directory = lab.root("ctl") / "etc/slurm"
     first = not (directory / "prolog").is_symlink()
     if first:
         (directory / "asking_hook").write_bytes(_ASKING.read_bytes())
         (directory / "asking_hook").chmod(0o755)
-    for link, target in zip(_LINKS.values(), _HOOKS[name], strict=True):
-        new = directory / "hook.new"
+    hooks = _HOOKS[name]
+    new = directory / "new"
+    for link, target in (("prolog", hooks.prolog), ("epilog", hooks.epilog)):
         new.symlink_to(target)
-        new.rename(directory / Path(link).name)
+        new.rename(directory / link)
+    new.write_text(hooks.plugstack)  # slurmstepd reads it anew for each step
+    new.rename(directory / "plugstack.conf")
     if first:
         lab.reconfigure(_LINKS)
 
