@@ -32,7 +32,6 @@ class Budget:
 
 _DESIGN = "design, section 7: "
 _SPLICE = "issue 3 (splice), "
-_RECORD = "issue 4 (records), Speed: "
 
 SRUN_INSTRUCTIONS = Budget(60_000, True, _DESIGN + "srun without the option")
 SBATCH_INSTRUCTIONS = Budget(120_000, True, _DESIGN + "sbatch without the option")
@@ -44,6 +43,6 @@ SPLICE_S = Budget(7, False, _SPLICE + "Must hold: fault → the step runs again 
 SPLICE_AFTER_DECISION_S = Budget(2, False, _SPLICE + "Speed: decision → all tasks of the new attempt running")
 HUNDRED_NODES_S = Budget(10, False, _SPLICE + "Must hold: recovery of 100 nodes, by splice and by spare")
 HOOKS_RATIO = Budget(1.05, False, _DESIGN + "prolog and epilog, whole job", ratio=True)
-HOOKS_RPCS = Budget(0, True, _DESIGN + "RPCs to slurmctld from hooks")
+HOOKS_RPCS = Budget(0, False, _DESIGN + "RPCs to slurmctld from hooks")
 AGENT_MIB = Budget(60, False, _DESIGN + "agent")
 AGENT_IDLE_PERCENT = Budget(0.2, False, _DESIGN + "agent, of a core idle")

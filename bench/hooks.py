@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.budgets import HOOKS_RATIO, HOOKS_RPCS
-from bench.figures import Figure, figure
+from bench.figures import figure
 from bench.site import PLUGSTACK, Site
 from bench.table import Row
 from lab import Cluster, wait_until
 from lab.roots import PREFIX
 
-_TIMES, _RPCS = "prolog and epilog", "RPCs to slurmctld, a job"
+_TIMES, _RPCS = "prolog and epilog", "RPCs of hooks to slurmctld, a job"
 _ASKING = Path(__file__).with_name("programs") / "asking_hook.sh"
 # slurmd reads this path anew for each job; what it is a link to changes without a word to any daemon.
 _LINKS = {"Prolog": "/etc/slurm/prolog", "Epilog": "/etc/slurm/epilog"}
@@ -48,8 +48,18 @@ _HOOKS = {
 _WARM_UP = 2
 _JOB_S = 30.0
 _LARGE, _QUICK_LARGE = 100, 8
-# What slurmctld and the bench do among themselves, at times of their own.
-_NOT_A_JOBS = {"REQUEST_STATS_INFO", "MESSAGE_NODE_REGISTRATION_STATUS", "REQUEST_PING", "REQUEST_CONTROL_STATUS"}
+# What the daemons and the bench say anyhow; of many nodes at once some say it twice. All else was asked by hooks.
+_NOT_OF_HOOKS = {
+    "REQUEST_SUBMIT_BATCH_JOB",
+    "REQUEST_COMPLETE_PROLOG",
+    "REQUEST_COMPLETE_BATCH_SCRIPT",
+    "REQUEST_STEP_COMPLETE",
+    "MESSAGE_EPILOG_COMPLETE",
+    "MESSAGE_NODE_REGISTRATION_STATUS",
+    "REQUEST_STATS_INFO",
+    "REQUEST_PING",
+    "REQUEST_CONTROL_STATUS",
+}
 
 
 def measure(site: Site) -> Iterable[Row]:
@@ -75,11 +85,8 @@ def _rpcs(site: Site, nodes: int, flags: str | None) -> Iterable[Row]:
         for _ in range(site.rounds(3, 1)):
             for name in _HOOKS:
                 counts[name].append(_asked(lab, name, nodes))
-    base: Figure | None = None
     for name, samples in counts.items():
-        value = figure(samples)
-        yield Row(_RPCS, f"{where}: {name}", "RPCs", value, base, HOOKS_RPCS if name == _OURS else None)
-        base = base or value
+        yield Row(_RPCS, f"{where}: {name}", "RPCs", figure(samples), None, HOOKS_RPCS if name == _OURS else None)
 
 
 def _lab(site: Site, nodes: int, more: Mapping[str, str | None] | None = None) -> Cluster:
@@ -152,7 +159,7 @@ def _time_of(log: str, pattern: str) -> float:
 
 
 def _asked(lab: Cluster, name: str, nodes: int) -> int:
-    """How many RPCs slurmctld served from the submission of a job to the end of its last epilog."""
+    """How many RPCs of hooks slurmctld served from the submission of a job to the end of its last epilog."""
     run_job(lab, name, nodes)
     lab.run(["sdiag", "--reset"], user="root")
     run_job(lab, name, nodes)
@@ -160,4 +167,4 @@ def _asked(lab: Cluster, name: str, nodes: int) -> int:
     said = lab.run(["sdiag"], user="root").stdout
     by_type = said.partition("by message type")[2].partition("\n\n")[0]
     counts = re.findall(r"^\t(\w+) +\( *\d+\) count:(\d+)", by_type, re.MULTILINE)
-    return sum(int(count) for kind, count in counts if kind not in _NOT_A_JOBS)
+    return sum(int(count) for kind, count in counts if kind not in _NOT_OF_HOOKS)
