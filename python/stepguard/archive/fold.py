@@ -2,7 +2,8 @@
 """The messages of one attempt on one node, folded into the node's part of the record and the lead node's manifest.
 
 Pure: the same messages give the same record, however often and wherever they are folded. The lead node is the one that
-ran the batch script; without one, the first of the job's nodes.
+ran the batch script; without one, the first of the job's nodes. Who was told neither does not lead: a node that left a
+shrunk job before its prolog ran (without `PrologFlags=Alloc`) knows of nothing but its end.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
 def _is_lead(node: str, events: Sequence[Event], nodes: Sequence[str]) -> bool:
     if any(event.kind == "batch" for event in events):
         return True
-    return not nodes or nodes[0] == node
+    return bool(nodes) and nodes[0] == node
 
 
 def _state(events: Sequence[Event], over: bool) -> tuple[str, str]:

@@ -154,6 +154,12 @@ def test_the_lead_without_a_script_is_the_first_node() -> None:
     assert manifest_of(Told(node="n1").prolog().epilog()).kind == "interactive"
 
 
+def test_a_node_that_left_before_its_prolog_does_not_lead() -> None:
+    for nodes in ("", "(null)", "n[1-2]"):
+        assert folded(Told(node="n3").epilog(SLURM_NODELIST=nodes)).manifest is None
+    assert folded(Told(node="n3").epilog()).node.state == "ended"
+
+
 def test_the_lead_with_a_script_is_where_it_ran() -> None:
     """`sbatch --batch` chooses a node by its features."""
     assert manifest_of(Told(node="n2").prolog().batch().epilog()).lead_node == "n2"
@@ -173,7 +179,7 @@ def test_nobody_but_root_tells_the_owner_and_the_node() -> None:
     assert (manifest_of(told).uid, folded(told).node.node) == (UID, "n1")
     nameless = Told(node="../../etc").prolog().epilog()
     assert folded(nameless).node.node == "elsewhere"
-    assert "owner" in missing(Told().say("finding", code="x", text="y"))
+    assert "owner" in missing(Told().say("step_start", step_id=0, job_node_list="n1"))
 
 
 def test_more_steps_than_are_kept() -> None:
