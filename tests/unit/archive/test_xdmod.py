@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,34 @@ def test_others_cannot_read_what_is_exported(archive: Archive, target: Path) -> 
     archive.put(12, start_s=MIDNIGHT_S)
     export(archive.cluster, target, "start")
     assert (target / "20261129/12.savescript").stat().st_mode & 0o007 == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another group")
+def test_all_belongs_to_the_group_of_the_directory(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S)
+    export(archive.cluster, target, "start")  # into a directory that is not the group's yet
+    os.chown(target, 0, 4321)
+    target.chmod(0o2750)
+    archive.put(13, start_s=MIDNIGHT_S + DAY_S)
+    assert export(archive.cluster, target, "start").written == 2
+    found = {str(path.relative_to(target)): path.stat() for path in target.rglob("*")}
+    assert {name: (one.st_gid, stat.S_IMODE(one.st_mode)) for name, one in found.items()} == {
+        "20261129": (4321, 0o2750),
+        "20261129/12.savescript": (4321, 0o640),
+        "20261130": (4321, 0o2750),
+        "20261130/13.savescript": (4321, 0o640),
+    }
+    assert export(archive.cluster, target, "start").unchanged == 2
+
+
+def test_no_link_in_the_directory_is_followed(archive: Archive, target: Path, tmp_path: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S)
+    (target / "20261129").mkdir(parents=True)
+    (tmp_path / "secret").write_text("root's")
+    (target / "20261129/12.savescript").symlink_to(tmp_path / "secret")
+    assert export(archive.cluster, target, "start").written == 1
+    assert (tmp_path / "secret").read_text() == "root's"
+    archive.put(13, start_s=MIDNIGHT_S + DAY_S)
+    (target / "20261130").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="20261130"):
+        export(archive.cluster, target, "start")
