@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepguard import __version__, config
-from stepguard.errors import UsageError
+from stepguard.errors import StepguardError, UsageError
 
 if TYPE_CHECKING:
     from stepguard.archive.index_reading import Found, Query
@@ -59,7 +59,6 @@ def command(
     from stepguard.archive.reading import layouts_of
     from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
     from stepguard.report.times import parsed
-    from stepguard.slurm.hostlist import expand
 
     if user is not None and everybody:
         raise UsageError("--user and --all", "jobs", "give one of them")
@@ -68,7 +67,7 @@ def command(
     query = Query(
         uid=uid,
         user=user_name,
-        nodes=frozenset(expand(node or "")),
+        nodes=_nodes(node),
         states=_states(state),
         since_s=parsed(since, "--since", now_s),
         until_s=parsed(until, "--until", now_s) if until else None,
@@ -79,6 +78,8 @@ def command(
     gc.disable()  # to look through 10^5 rows again and again costs half a second, and none is in a cycle
     clusters = layouts_of(Path(config.load().archive.dir), cluster)
     found, more = search(clusters, query)
+    if not found and user_name and not search(clusters, Query(user=user_name, limit=1))[0]:
+        raise UsageError("no such user", f"--user {user_name}", "neither this host nor any record knows them")
     screen = stdout_screen()
     try:
         if as_json:
@@ -95,7 +96,7 @@ def command(
 
 
 def _owner(user: str | None) -> tuple[int | None, str]:
-    """The number of whom is asked for; of a name that this host does not know, the name."""
+    """The number of whom is asked for; of a name that this host does not know, the name, by which records know them."""
     if user is None:
         import os
 
@@ -106,6 +107,15 @@ def _owner(user: str | None) -> tuple[int | None, str]:
         return pwd.getpwnam(user).pw_uid, ""
     except KeyError:
         return None, user
+
+
+def _nodes(text: str | None) -> frozenset[str]:
+    from stepguard.slurm.hostlist import expand
+
+    try:
+        return frozenset(expand(text or ""))
+    except StepguardError as error:
+        raise UsageError(error.what, f"--node {text!r}", "write n3 or n[1-8]") from error
 
 
 def _states(text: str | None) -> frozenset[str]:

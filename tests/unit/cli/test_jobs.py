@@ -69,7 +69,8 @@ def test_the_newest_of_the_last_week() -> None:
         (["--partition", "cpu"], []),
         (["--user", str(os.geteuid())], ["3", "2"]),
         (["--user", "54321"], []),
-        (["--user", "nobody-of-that-name"], []),
+        (["--user", "alice"], ["3", "2"]),
+        (["--user", "alice", "--since", "1m"], []),
         (["--all"], ["3", "2"]),
         (["--cluster", "lab"], ["3", "2"]),
     ],
@@ -124,6 +125,9 @@ def test_two_clusters(archive: Path) -> None:
         (["--since", "yesterday-ish"], "bad time 'yesterday-ish': --since"),
         (["--user", "alice", "--all"], "--user and --all"),
         (["--cluster", "../x"], "not the name of a cluster"),
+        (["--node", "n[1-"], r"no host list: '\[1-': --node 'n\[1-': write n3 or"),
+        (["--node", "n[1-999999]"], "stands for more than 65536 names: --node"),
+        (["--user", "nobody-of-that-name"], "no such user: --user nobody-of-that-name"),
     ],
 )
 def test_wrong_words(arguments: list[str], message: str) -> None:
