@@ -15,6 +15,8 @@ An expected outcome (a verdict, a strategy that does not apply) is a value, neve
 
 from __future__ import annotations
 
+import os
+
 
 class StepguardError(Exception):
     """A fault that a person should read about: what failed, on what, and what to do."""
@@ -29,6 +31,12 @@ class StepguardError(Exception):
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.what, self.on, self.advice) if part)
+
+
+def reason(error: OSError) -> str:
+    """What the system says of a fault, with the file where it names one (it does not for a descriptor)."""
+    said = error.strerror or str(error)
+    return f"{said}: {os.fsdecode(error.filename)}" if isinstance(error.filename, (str, bytes)) else said
 
 
 class UsageError(StepguardError):

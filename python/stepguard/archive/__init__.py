@@ -12,5 +12,5 @@ late      what arrives after the record was finished, put into it
 contents  script, environment, output and the like, redacted and as they are stored
 store     directories and files that survive a power cut and lead nobody astray
 record    one attempt from the spool into the archive
-archiver  the loop over all of them
+archiver  the loop over all of them; preparation: what it needs of the configuration, and what is wrong with it
 """

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 from stepguard.archive import record, spooled
 from stepguard.archive.due import SET_ASIDE_TRIES, Due, Seen
 from stepguard.archive.local_cluster import Names
+from stepguard.archive.preparation import directory_fault
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.word import Word
+from stepguard.errors import reason
 from stepguard.records.spool import AttemptKey, SpoolLayout, forget
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _BACKOFF_MIN_S, _BACKOFF_MAX_S = 1.0, 300.0
 # Of the archive as a whole, and not of one record.
 _ARCHIVE_ERRORS = {
     errno.ENOSPC,
+    errno.EDQUOT,
     errno.EROFS,
     errno.EIO,
     errno.ESTALE,
@@ -47,6 +50,10 @@ _ARCHIVE_ERRORS = {
 }
 
 
+class _TakesNothingError(Exception):
+    """The archive takes no record at all now; says why."""
+
+
 class Archiver:
     """`tell` writes a line for the journal."""
 
@@ -58,22 +65,29 @@ class Archiver:
         self._ownership = ownership
         self._tell = tell
         self._due = Due(layout)
-        self._word = Word(layout.archiver_word)
+        self._word = Word(layout.archiver_word, self._not_in_spool)
         self._names = Names(layout.root / "here.json")
         self._backoff_s = 0.0
         self._retry_at_s = 0.0
+        self._spool_troubles: set[str] = set()
 
     def run(self) -> None:
         """Goes on until whoever started it is gone, for there is a new archiver then."""
         parent = os.getppid()
+        self._word.state("busy")
+        if trouble := directory_fault(self._archive)[0]:
+            self._tell(trouble)
         while os.getppid() == parent:
             begun_s = time.monotonic()
             if begun_s >= self._retry_at_s:
-                self._round(begun_s)
+                try:
+                    self._round(begun_s)
+                except OSError as error:
+                    self._not_in_spool(error)
             time.sleep(max(_LOOK_S - (time.monotonic() - begun_s), 0.0))
 
     def _round(self, begun_s: float) -> None:
-        """Archives what is due, for as long as it is time to look again."""
+        """Archives what is due, for as long as it is time to look again. Raises OSError for the spool."""
         due = self._due.look()
         backlog = self._due.backlog
         for key, seen in due:
@@ -96,12 +110,10 @@ class Archiver:
                 self._due.done(key, forget(seen.directory, spool.names))
             else:
                 self._due.done(key, not spool.names and _is_removed(seen.directory))
-        except FileNotFoundError as error:
-            return self._failed(key, error, not self._archive.is_dir())
-        except OSError as error:
-            return self._failed(key, error, error.errno in _ARCHIVE_ERRORS or error.filename == str(self._archive))
+        except _TakesNothingError as error:
+            return self._wait(str(error))
         except Exception as error:  # noqa: BLE001  one bad record must not keep back all others
-            return self._failed(key, error, False)
+            return self._set_back(key, error)
         if self._backoff_s:
             self._tell(f"the archive {self._archive} takes records again")
         self._backoff_s = 0.0
@@ -111,16 +123,39 @@ class Archiver:
     def _write(self, key: AttemptKey, spool: Spooled) -> None:
         prepared = record.prepare(key, spool, self._redactor, self._names.here)
         if prepared.tells_names:
-            self._names.told(prepared.folded.node.node, prepared.folded.cluster)
-        record.write(prepared, self._archive, self._ownership)
+            try:
+                self._names.told(prepared.folded.node.node, prepared.folded.cluster)
+            except OSError as error:
+                self._not_in_spool(error)
+        try:
+            record.write(prepared, self._archive, self._ownership)
+        except OSError as error:
+            if self._is_archives(error):
+                raise _TakesNothingError(reason(error)) from error
+            raise
 
-    def _failed(self, key: AttemptKey, error: Exception, is_archives: bool) -> bool:
-        what = f"{error.strerror or error}: {error.filename or ''}" if isinstance(error, OSError) else repr(error)
-        if not is_archives:
-            if self._due.failed(key) == SET_ASIDE_TRIES:
-                trace = "".join(traceback.format_exception(error))
-                self._tell(f"job {key} cannot be archived, and is set aside: {what}\n{trace}")
-            return True
+    def _is_archives(self, error: OSError) -> bool:
+        if isinstance(error, FileNotFoundError):
+            return not self._archive.is_dir()
+        if isinstance(error, PermissionError) and not os.access(self._archive, os.W_OK | os.X_OK):
+            return True  # over NFS without no_root_squash
+        return error.errno in _ARCHIVE_ERRORS or error.filename == str(self._archive)
+
+    def _not_in_spool(self, error: OSError) -> None:
+        """What we cannot write for ourselves (the disk is full) keeps no record back; each trouble is told once."""
+        what = reason(error)
+        if what not in self._spool_troubles:
+            self._spool_troubles.add(what)
+            self._tell(f"the spool is in trouble, and records are archived all the same: {what}")
+
+    def _set_back(self, key: AttemptKey, error: Exception) -> bool:
+        if self._due.failed(key) == SET_ASIDE_TRIES:
+            what = reason(error) if isinstance(error, OSError) else repr(error)
+            trace = "".join(traceback.format_exception(error))
+            self._tell(f"job {key} cannot be archived, and is set aside: {what}\n{trace}")
+        return True
+
+    def _wait(self, what: str) -> bool:
         if not self._backoff_s:
             self._tell(f"the archive {self._archive} takes nothing: {what}; the records stay in the spool")
         self._backoff_s = min(max(2 * self._backoff_s, _BACKOFF_MIN_S), _BACKOFF_MAX_S)
@@ -141,10 +176,10 @@ def _is_removed(directory: Path) -> bool:
 def hold(layout: SpoolLayout) -> int:
     """Waits until no other archiver works on this spool: an old one may hang in the archive for hours.
 
-    The lock is held while the returned descriptor is open. Raises OSError.
+    The lock is held while the returned descriptor is open. It is the spool's own directory: a file for it could not be
+    made on a full disk. Raises OSError.
     """
-    path = layout.root / "archiver.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 

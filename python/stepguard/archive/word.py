@@ -4,7 +4,8 @@
 It is written before each visit to the archive: an archive that hangs hangs the archiver too, and what was said last
 then tells with what, and since when. Not synced, for it says nothing that matters after a power cut.
 
-    state         idle, busy (with an attempt), waiting (the archive took nothing, tried again later), stopped
+    state         idle, busy (with an attempt), waiting (the archive took nothing, tried again later),
+                  stopped (it could not start: `last_error` says why)
     since_s       since when, in seconds since 1970
     with          the attempt, JOBID.ATTEMPT, when busy
     backlog       attempts in the spool that are complete and not in the archive
@@ -14,9 +15,11 @@ then tells with what, and since when. Not synced, for it says nothing that matte
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +27,13 @@ SCHEMA = 1
 
 
 class Word:
-    """The file, replaced at every change. Raises OSError."""
+    """The file, replaced at every change. One that cannot be written is `untold` and otherwise nothing: records are
+    more than what is said of them."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, untold: Callable[[OSError], None]) -> None:
         self._path = path
+        self._untold = untold
+        self._is_written = False
         self._says: dict[str, Any] = {
             "schema": SCHEMA,
             "pid": os.getpid(),
@@ -39,12 +45,11 @@ class Word:
             "last_success_s": None,
             "last_error": None,
         }
-        self._write()
 
     def state(self, state: str, key: str = "", **more: object) -> None:
         """What it does from now on."""
         says = {**self._says, "state": state, "with": key, **more}
-        if says == self._says:
+        if says == self._says and self._is_written:
             return
         self._says = {**says, "since_s": round(time.time(), 3)}
         self._write()
@@ -59,7 +64,34 @@ class Word:
         since_s = (self._says["last_error"] or {"since_s": now_s})["since_s"]
         self._says["last_error"] = {"time_s": now_s, "since_s": since_s, "what": what}
 
+    def stopped(self, what: str) -> None:
+        """It ends, for it cannot do its work."""
+        self.failed(what)
+        self.state("stopped")
+
     def _write(self) -> None:
+        content = json.dumps(self._says).encode("ascii") + b"\n"
         temporary = self._path.with_name(f".{self._path.name}.new")
-        temporary.write_text(json.dumps(self._says) + "\n")
-        temporary.rename(self._path)
+        try:
+            try:
+                temporary.write_bytes(content)
+                temporary.rename(self._path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                _overwrite(self._path, content)
+        except OSError as error:
+            self._is_written = False
+            self._untold(error)
+        else:
+            self._is_written = True
+
+
+def _overwrite(path: Path, content: bytes) -> None:
+    """On a full disk what lies there can still be written over, in one piece. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+    finally:
+        os.close(descriptor)

@@ -184,6 +184,56 @@ def test_an_archive_that_takes_nothing_loses_nothing(node: Node, trouble: str) -
     assert node.word["last_error"] is None
 
 
+def test_a_full_spool_is_emptied_all_the_same(node: Node) -> None:
+    """Nothing that the archiver writes there for itself may keep it from the one thing that frees the disk."""
+    (node.root / "told").mkdir()
+    for job_id in (1, 2, 3):
+        whole_job(job_id=job_id).put(node.root / "told")
+    mount = 'mount -t tmpfs -o size=2m,mode=700 none "$0" && cp -r "$1"/jobs "$0"'
+    fill = 'dd if=/dev/zero of="$0"/filler bs=4k 2>/dev/null; echo x 2>/dev/null >"$0"/none; test ! -s "$0"/none'
+    script = f'{mount}; {fill} && shift && exec "$@"'
+    process = node.start("unshare", "--mount", "sh", "-c", script, str(node.spool), str(node.root / "told"))
+    wait_for(lambda: len([path for path in node.records() if path.endswith("nodes/n1.json")]) == 3)
+    inside = Path(f"/proc/{process.pid}/root{node.spool}")
+    wait_for(lambda: not any((inside / "jobs").iterdir()))
+    wait_for(lambda: json.loads((inside / "archiver.json").read_text())["state"] == "idle")
+    assert "records are archived all the same: No space left on device" in node.log
+    assert "this node's key cannot be kept: No space left on device" in node.log
+    assert "Traceback" not in node.log
+
+
+def test_what_the_archiver_says_of_itself_is_said_on_a_full_disk_too(node: Node) -> None:
+    script = """
+mount -t tmpfs -o size=64k,mode=700 none "$0" && mkdir "$0"/jobs && echo '{"state": "idle"}' >"$0"/archiver.json
+dd if=/dev/zero of="$0"/filler bs=4k 2>/dev/null; shift; exec "$@"
+"""
+    node.archive.rmdir()
+    process = node.start("unshare", "--mount", "sh", "-c", script, str(node.spool), "")
+    word = Path(f"/proc/{process.pid}/root{node.spool}/archiver.json")
+    wait_for(lambda: word.exists() and json.loads(word.read_text()).get("pid") == process.pid)
+    wait_for(lambda: "there is no such directory, so records stay in the spool" in node.log)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ('admin_groups = ["no-such-group"]', "no such group"),
+        ('redaction_off = ["none"]\nadmin_groups = ["root", "daemon"]', "more than one group"),
+        ('redaction_off = ["none"]', "[archive] redaction_off"),
+        ('redaction_rules = "/nonexistent"', "[archive] redaction_rules"),
+        ('fingerprint_key = "/etc/passwd"', "the key is not root's alone"),
+    ],
+)
+def test_one_that_cannot_start_says_so_where_an_earlier_one_said_all_is_well(node: Node, lines: str, why: str) -> None:
+    node.config.write_text(f"{node.config.read_text()}{lines}\n")
+    (node.spool / "archiver.json").write_text('{"state": "idle", "last_error": null}')
+    assert node.start().wait(20) == 78
+    assert node.word["state"] == "stopped"
+    assert why in node.word["last_error"]["what"]
+    assert node.word["last_error"]["what"].count("; ") == lines.count("\n"), "each fault is named"
+    assert why in node.log and "Traceback" not in node.log
+
+
 def test_an_archive_that_is_missing_is_waited_for_and_not_made(node: Node) -> None:
     node.archive.rmdir()
     whole_job().put(node.spool)
@@ -257,12 +307,15 @@ def test_what_a_killed_one_has_emptied_goes(node: Node) -> None:
 
 
 def test_a_second_one_waits_for_the_first(node: Node) -> None:
-    with (node.spool / "archiver.lock").open("w") as lock:
+    lock = os.open(node.spool, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         whole_job().put(node.spool)
         node.start()
         time.sleep(1.0)
         assert not node.is_empty()
+    finally:
+        os.close(lock)
     wait_for(node.is_empty)
 
 
