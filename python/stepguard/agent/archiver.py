@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from stepguard.agent.log import Log
-from stepguard.errors import ProcessError
+from stepguard.errors import ConfigError, ProcessError
 from stepguard.process import Child, own_command, spawn
 
 _BACKOFF_MIN_S, _BACKOFF_MAX_S = 1.0, 60.0
@@ -75,7 +75,8 @@ class Archiver:
         now_s = time.monotonic()
         if now_s - self._started_s >= _WELL_S:
             self._backoff_s = _BACKOFF_MIN_S
-        self._log.error(f"the archiver ended with status {status}; it is started again", "archiver")
+        why = "its configuration is wrong, see `stepguard agent --check`; " if status == ConfigError.exit_status else ""
+        self._log.error(f"the archiver ended with status {status}; {why}it is started again", "archiver")
         self._later(now_s)
 
     def _later(self, now_s: float) -> None:

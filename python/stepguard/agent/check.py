@@ -34,13 +34,8 @@ def effective(config: Config) -> list[str]:
     return lines
 
 
-def problems(config: Config) -> list[str]:
-    """What would keep the agent from its work, each with what to do."""
-    return [*local_problems(config), *_archive(config)]
-
-
 def local_problems(config: Config) -> list[str]:
-    """The same, less the archive's, whose file system may hang whoever looks at it."""
+    """What would keep the agent from its work, each with what to do; the archiver's part: archive.preparation."""
     return [*_rights(), *_spool(config), *_socket(config), *_programs(), *_words_for_c(config)]
 
 
@@ -85,18 +80,6 @@ def _programs() -> Iterator[str]:
     program = reading.program()
     if not os.access(program, os.X_OK):
         yield f"{program}: missing, so no output of jobs is kept: run make install"
-
-
-def _archive(config: Config) -> Iterator[str]:
-    path = Path(config.archive.dir)
-    if path.exists() and not path.is_dir():
-        yield f"{path}: the archive must be a directory"
-    elif path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
-        yield f"{path}: cannot be written: records stay in the spool"
-    for name in ("redaction_rules", "fingerprint_key"):
-        file = getattr(config.archive, name)
-        if file and not os.access(file, os.R_OK):
-            yield f"{file}: cannot be read ([archive] {name})"
 
 
 def _words_for_c(config: Config) -> Iterator[str]:

@@ -69,9 +69,14 @@ def _run(config: Config) -> int:
 
 def _check(config: Config) -> int:
     from stepguard.agent import check
+    from stepguard.archive.preparation import directory_fault, prepare
 
     print(*check.effective(config), sep="\n")
-    found = check.problems(config)
-    for problem in found:
+    _, faults = prepare(config.archive)
+    found = [*check.local_problems(config), *map(str, faults)]
+    trouble, may_end = directory_fault(Path(config.archive.dir))
+    for problem in [*found, *([trouble] if trouble and not may_end else [])]:
         print(f"stepguard: {problem}", file=sys.stderr)
-    return ConfigError.exit_status if found else 0
+    if trouble and may_end:
+        print(f"stepguard: warning: {trouble}", file=sys.stderr)
+    return ConfigError.exit_status if found or (trouble and not may_end) else 0

@@ -19,7 +19,8 @@ import click
 
 from stepguard import __version__
 from stepguard.agent.check import local_problems
-from stepguard.config import Resume
+from stepguard.archive.preparation import prepare
+from stepguard.config import Config, Resume
 from stepguard.doctor.examine import Examination
 from stepguard.doctor.result import Level, Result
 from stepguard.errors import PlacementError
@@ -36,7 +37,7 @@ _MIN_WIDTH, _MAX_WIDTH = 60, 120
 def command(as_json: bool) -> int:
     """Check this installation on this host, and say what to change. Changes nothing."""
     prefix = installed_prefix(Path(sys.executable).parents[1])
-    results = Examination(prefix, os.environ, refusal, answering, local_problems).run()
+    results = Examination(prefix, os.environ, refusal, answering, agent_problems).run()
     if as_json:
         checks = [result.as_record() for result in results]
         click.echo(json.dumps({"schema": SCHEMA, "stepguard": __version__, "checks": checks}, indent=1))
@@ -44,6 +45,12 @@ def command(as_json: bool) -> int:
         width = min(max(shutil.get_terminal_size().columns, _MIN_WIDTH), _MAX_WIDTH)
         click.echo(shown(results, width))
     return int(any(result.level is Level.FAIL for result in results))
+
+
+def agent_problems(config: Config) -> list[str]:
+    """What would keep agent and archiver from their work, as far as the archive's file system, which may hang, is not
+    touched for it."""
+    return [*local_problems(config), *map(str, prepare(config.archive)[1])]
 
 
 def installed_prefix(python_prefix: Path) -> Path | None:

@@ -89,10 +89,12 @@ def _archiver(answer: Mapping[str, Any]) -> list[Result]:
     if "archiver" not in answer:
         return []
     word = answer["archiver"].get("word")
-    if not isinstance(word, dict) or answer["archiver"].get("pid") is None:
-        return [warn(CHECK, "its archiver does not run: records stay in the spool", _LOG)]
+    error = word.get("last_error") if isinstance(word, dict) else None
+    if not isinstance(word, dict) or answer["archiver"].get("pid") is None or word.get("state") == "stopped":
+        why = f": {error['what']}" if error else ""
+        return [warn(CHECK, f"its archiver does not run, so records stay in the spool{why}", _LOG)]
     results = []
-    if error := word.get("last_error"):
+    if error:
         since, what = _ago(error["since_s"]), error["what"]
         found = f"the archive takes nothing since {since}: {what}; {word['backlog']} records wait"
         results.append(warn(CHECK, found, "see archive; nothing is lost until the spool is full"))
@@ -106,4 +108,4 @@ def _archiver(answer: Mapping[str, Any]) -> list[Result]:
 
 
 def _ago(time_s: float) -> str:
-    return f"{max(time.time() - time_s, 0) / 60:.0f} min"
+    return f"{max(time.time() - time_s, 0) // 60:.0f} min"

@@ -216,6 +216,7 @@ def test_others_than_root_may_not_run_it(make_agent: Make) -> None:
 def test_check_says_where_values_are_from(make_agent: Make, libexec: Path) -> None:
     agent = make_agent("gate = true", env={"STEPGUARD_LIBEXEC": str(libexec)})
     environ = {**os.environ, "STEPGUARD_LIBEXEC": str(libexec)}
+    (agent.directory / "archive").mkdir()
     done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert f"gate = true  # {agent.config}" in done.stdout.splitlines()
@@ -226,6 +227,48 @@ def test_check_says_where_values_are_from(make_agent: Make, libexec: Path) -> No
     agent.config.write_text("[agent]\nsoket = 1\n")
     done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
     assert (done.returncode, "unknown key 'soket'" in done.stderr) == (78, True)
+
+
+def _check(agent: AgentProcess, libexec: Path, lines: str, directory: str) -> tuple[int, str]:
+    head = agent.config.read_text().partition("[archive]")[0]
+    agent.config.write_text(f'{head}[archive]\ndir = "{directory}"\n{lines}\n')
+    environ = {**os.environ, "STEPGUARD_LIBEXEC": str(libexec)}
+    done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
+    return done.returncode, done.stderr
+
+
+def test_check_finds_all_with_which_nothing_would_be_archived(make_agent: Make, libexec: Path) -> None:
+    agent = make_agent()
+    archive = agent.directory / "archive"
+    archive.mkdir()
+    key, rules = agent.directory / "key", agent.directory / "rules.toml"
+    key.write_bytes(bytes(32))
+    key.chmod(0o644)
+    rules.write_text("garbage")
+    for lines, said in [
+        ('admin_groups = ["no-such-group"]', "no such group: [archive] admin_groups: no-such-group"),
+        ('admin_groups = ["root", "daemon"]', "more than one group: [archive] admin_groups"),
+        ('redaction_off = ["none"]', "no redaction rule 'none' to switch off: [archive] redaction_off"),
+        ('redaction_rules = "/nonexistent"', "[archive] redaction_rules: /nonexistent"),
+        (f'redaction_rules = "{rules}"', f"not TOML: [archive] redaction_rules: {rules}"),
+        ('fingerprint_key = "/nonexistent"', "cannot read the key: [archive] fingerprint_key: /nonexistent"),
+        (f'fingerprint_key = "{key}"', f"the key is not root's alone: [archive] fingerprint_key: {key}"),
+    ]:
+        status, stderr = _check(agent, libexec, lines, str(archive))
+        assert (status, stderr.count("\n"), said in stderr) == (78, 1, True), stderr
+    both = 'admin_groups = ["no-such-group"]\nredaction_off = ["none"]'
+    assert _check(agent, libexec, both, "/tmp")[1].count("\n") == 3, "all are named at once"
+    assert _check(agent, libexec, "", str(archive)) == (0, "")
+
+
+def test_check_looks_at_the_archives_directory(make_agent: Make, libexec: Path) -> None:
+    agent = make_agent()
+    status, stderr = _check(agent, libexec, "", "/tmp")
+    assert (status, "/tmp: others than root may write to this directory" in stderr) == (78, True), stderr
+    status, stderr = _check(agent, libexec, "", str(agent.config))
+    assert (status, f"{agent.config}: Not a directory" in stderr) == (78, True), stderr
+    status, stderr = _check(agent, libexec, "", "/nonexistent")
+    assert (status, "warning: [archive] dir: /nonexistent: there is no such directory" in stderr) == (0, True), stderr
 
 
 def test_sigterm_answers_what_it_took_and_leaves_no_socket(agent: AgentProcess) -> None:

@@ -61,6 +61,10 @@ def test_no_agent_is_a_fault_only_where_hooks_want_one() -> None:
             archiver(last_error={"since_s": time.time() - 600, "what": "No space left on device: /a"}),
             "takes nothing since 10 min: No space left on device: /a; 5 records wait",
         ),
+        (
+            archiver(state="stopped", last_error={"since_s": time.time(), "what": "no such group: [archive] x"}),
+            "its archiver does not run, so records stay in the spool: no such group: [archive] x",
+        ),
         (archiver(state="busy"), "does not answer since 10 min"),
         (archiver(set_aside=["12.0"]), "cannot be archived, by a fault of stepguard's: 12.0"),
     ],
