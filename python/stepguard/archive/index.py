@@ -9,7 +9,8 @@ Any line may be lost, by a power cut or a full disk: a rebuild finds its record 
 
 A user's directory and the files in it are the user's own (Ownership says why), who may put there what they like. So
 root opens nothing in it but a regular file with one name that belongs to the user, makes new files outside and renames
-them into place, and never changes the owner of what it has found.
+them into place, and never changes the owner of what it has found. Such a file it gives to the administrators' group,
+where that is younger: to read what users themselves have put there harms nobody but them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from stepguard.archive.index_lines import Entry, line_of, line_of_row, rows_of
 from stepguard.archive.layout import INDEX, is_safe_name
-from stepguard.archive.ownership import OWNER_ONLY, Ownership
+from stepguard.archive.ownership import OWNER_ONLY, Ownership, put_right
 
 SUFFIX = ".tsv"
 REBUILT = f"+rebuilt{SUFFIX}"  # no node's name begins like this
@@ -138,8 +139,15 @@ class UserIndex:
             if error.errno not in _NO_FILE:
                 raise
             return None
-        status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == self.uid:
+        try:
+            status = os.fstat(descriptor)
+            is_own = stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == self.uid
+            if is_own:
+                put_right(descriptor, self._ownership.group_id, self._ownership.file_mode)
+        except OSError:
+            os.close(descriptor)
+            raise
+        if is_own:
             return descriptor
         os.close(descriptor)
         return None
@@ -160,11 +168,9 @@ def _made(path: Path, uid: int, mode: int, gid: int) -> int:
         path.mkdir(mode=0o700)
     descriptor = os.open(path, _DIRECTORY)
     try:
-        status = os.fstat(descriptor)
-        if status.st_uid != uid or gid not in (-1, status.st_gid):
-            os.fchown(descriptor, uid, gid)
-        if stat.S_IMODE(status.st_mode) != mode:
-            os.fchmod(descriptor, mode)
+        if os.fstat(descriptor).st_uid != uid:
+            os.fchown(descriptor, uid, -1)
+        put_right(descriptor, gid, mode)
     except OSError:
         os.close(descriptor)
         raise

@@ -9,6 +9,8 @@ directory besides. A file has one group, so one group can be named.
 from __future__ import annotations
 
 import grp
+import os
+import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,3 +43,19 @@ def ownership(admin_groups: Sequence[str]) -> Ownership:
         where = f"[archive] admin_groups: {admin_groups[0]}"
         raise ConfigError("no such group", where, "create it on all nodes, with one number") from None
     return Ownership(group_id, 0o751, 0o440, 0o550)
+
+
+def put_right(descriptor: int, group_id: int, mode: int) -> bool:
+    """Gives what is open there this group (-1: whichever it has) and mode, for `admin_groups` may have changed since it
+    was made; whether it had others. Raises OSError.
+
+    The owner stays. Of a file of a user's the kernel takes set-user-ID and the like away with either change.
+    """
+    status = os.fstat(descriptor)
+    is_right = group_id in (-1, status.st_gid)
+    if not is_right:
+        os.fchown(descriptor, -1, group_id)
+    if is_right and stat.S_IMODE(status.st_mode) == mode:
+        return False
+    os.fchmod(descriptor, mode)
+    return True

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from stepguard.archive.ownership import Ownership
+from stepguard.archive.ownership import Ownership, put_right
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -67,12 +67,38 @@ class Directory:
         return True
 
     def existing(self, name: str) -> Directory | None:
-        """The directory of that name; None where there is none."""
+        """The directory of that name; None where there is none. One that is older than the administrators' group is
+        given to it."""
         try:
             descriptor = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor)
         except FileNotFoundError:
             return None
-        return Directory(descriptor, self.path / name, self.writer)
+        found = Directory(descriptor, self.path / name, self.writer)
+        if self.writer.ownership.group_id != -1:
+            with contextlib.ExitStack() as opened:
+                opened.enter_context(found)
+                found.put_right()
+                opened.pop_all()
+        return found
+
+    def put_right(self) -> bool:
+        """Gives the directory the group and mode that it should have; whether it had others."""
+        return put_right(self.descriptor, self.writer.ownership.group_id, self.writer.ownership.directory_mode)
+
+    def put_file_right(self, name: str) -> bool:
+        """The same for a file; nothing is done where there is none, or no regular one."""
+        try:
+            descriptor = os.open(name, _READ, dir_fd=self.descriptor)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+                raise
+            return False
+        try:
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            ownership = self.writer.ownership
+            return is_file and put_right(descriptor, ownership.group_id, ownership.file_mode)
+        finally:
+            os.close(descriptor)
 
     def made(self, name: str) -> Directory:
         """The directory of that name, made where there is none."""
@@ -81,11 +107,10 @@ class Directory:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=self.descriptor)
         descriptor = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.descriptor)
-        if self.writer.ownership.group_id != -1:
-            os.fchown(descriptor, -1, self.writer.ownership.group_id)
-        os.fchmod(descriptor, self.writer.ownership.directory_mode)
+        found = Directory(descriptor, self.path / name, self.writer)
+        found.put_right()
         self.sync()
-        return Directory(descriptor, self.path / name, self.writer)
+        return found
 
     def below(self, *names: str, make: bool = False) -> Directory | None:
         """The directory at the end of such a path; None where there is none and none is to be made."""
@@ -193,6 +218,8 @@ def write_script(cluster: Directory, record: Directory, name: str, content: byte
             if mine.owner_of(sha256) != uid:
                 mine.write(sha256, content, uid)
                 mine.sync()
+            elif mine.writer.ownership.group_id != -1:
+                mine.put_file_right(sha256)
             if record.link(mine, sha256, name):
                 return
     record.write(name, content, uid)

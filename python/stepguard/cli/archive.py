@@ -149,17 +149,27 @@ def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str |
 
 @command.command("rebuild-index")
 def rebuild_index() -> None:
-    """Make the index anew from the records, for `stepguard jobs`. Safe while nodes write."""
+    """Make the index anew from the records, for `stepguard jobs`. Safe while nodes write.
+
+    All that is in the archive gets the group and modes that `[archive] admin_groups` asks for, too: to be run once when
+    that has changed.
+    """
     from stepguard.archive.index_rebuild import rebuild
     from stepguard.archive.layout import clusters
     from stepguard.archive.ownership import ownership
+    from stepguard.archive.regroup import regroup
 
     settings = config.load().archive
+    owners = ownership(settings.admin_groups)
     try:
-        count = sum(rebuild(layout.root, ownership(settings.admin_groups)) for layout in clusters(Path(settings.dir)))
+        found = clusters(Path(settings.dir))
+        count = sum(rebuild(layout.root, owners) for layout in found)
+        changed = sum(regroup(layout.root, owners) for layout in found)
     except OSError as error:
         raise StepguardError("cannot rebuild the index", str(error), "run this as root") from error
     click.echo(f"{count} records are in the index")
+    if changed:
+        click.echo(f"{changed} files have got the group and mode that [archive] admin_groups asks for")
 
 
 def _archive() -> Path:

@@ -77,6 +77,30 @@ def test_a_group_of_administrators(cluster: Path) -> None:
     ]
 
 
+@as_root
+def test_a_group_that_comes_later_may_read_the_lines_that_were_there(cluster: Path) -> None:
+    append(cluster, "n1", entry(12, uid=1234))
+    append(cluster, "n1", entry(13, uid=1234), Ownership(4321, 0o751, 0o440, 0o550))
+    status = (cluster / "index/1234/n1.tsv").stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (1234, 4321, 0o440)
+    assert sorted(one.job_id for one in known(cluster)) == ["12", "13"]
+
+
+@as_root
+def test_a_group_that_comes_later_gets_nothing_that_is_not_the_users(cluster: Path) -> None:
+    append(cluster, "n1", entry(uid=1234))
+    secret = cluster / "secret"
+    secret.write_text("root's\n")
+    secret.chmod(0o600)
+    file = cluster / "index/1234/n1.tsv"
+    for make in (file.symlink_to, file.hardlink_to):
+        file.unlink()
+        make(secret)
+        append(cluster, "n1", entry(uid=1234), Ownership(4321, 0o751, 0o440, 0o550))
+        rebuild(cluster, Ownership(4321, 0o751, 0o440, 0o550))
+        assert (secret.stat().st_gid, stat.S_IMODE(secret.stat().st_mode)) == (0, 0o600)
+
+
 def test_a_torn_line_is_ignored_and_healed(cluster: Path) -> None:
     append(cluster, "n1", entry(12))
     file = cluster / f"index/{UID}/n1.tsv"

@@ -106,7 +106,10 @@ def test_export_for_xdmod(archive: Archive, tmp_path: Path) -> None:
 
 
 def test_rebuild_the_index(archive: Archive) -> None:
-    put_old_and_young(archive)
+    put_old_and_young(archive)  # by hand, with modes of their own
+    first, second = run("rebuild-index").splitlines()
+    assert first == "2 records are in the index"
+    assert second == "7 files have got the group and mode that [archive] admin_groups asks for"
     assert run("rebuild-index") == "2 records are in the index\n"
 
 
