@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stepguard.archive import job
+from stepguard.archive.outcome import Told
 from stepguard.archive.steps import fold_steps, step_of
 from stepguard.archive.timeline import Event, Message, in_order
 from stepguard.records import wire
@@ -36,6 +37,7 @@ class Folded(NamedTuple):
 
     `since_s` is the time whose day the record lies under: the start of the attempt, else the first that is known of it.
     `begins`: the messages tell that the attempt began; without, they may be what came after a record was finished.
+    `told` is what speaks for an outcome, without the outputs.
     """
 
     events: list[Event]
@@ -46,6 +48,7 @@ class Folded(NamedTuple):
     gid: int | None
     since_s: float
     begins: bool
+    told: Told = Told(None, None)
 
 
 def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) -> Folded:
@@ -76,6 +79,8 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
     text, nodes = job.node_list(events, environments)
     if not _is_lead(node.node, events, nodes):
         return folded
+    told = Told(_batch_exit(node.steps), job.exit_codes(environments)[0], (), job.limit_s(environments))
+    folded = folded._replace(told=told)
     return folded._replace(manifest=_manifest(folded, key, environments, text, nodes))
 
 
@@ -163,8 +168,8 @@ def _manifest(
     found.node_list, found.nodes, found.lead_node = node_list, nodes, node.node
     found.start_s, found.end_s, found.steps = node.start_s, node.end_s, node.steps
     exits, found.derived_exit_status = job.exit_codes(environments)
-    if exits is None and node.state == "ended":
-        exits = _batch_exit(node.steps)
+    if node.state == "ended":
+        exits = folded.told.batch_exit or exits
     if exits is not None:
         found.exit_status, found.exit_signal = exits
     found.missing = [*node.missing, *_job_missing(found, kinds)]

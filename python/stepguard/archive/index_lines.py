@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from stepguard.archive.outcome import BY_SLURM, ENDED
 from stepguard.records.manifest import Manifest, NodeRecord
 
 _SCHEMA = "1"
@@ -26,8 +27,9 @@ class Entry(NamedTuple):
     """One record as the index has it.
 
     `path` is its directory below DIR/CLUSTER, 2026/11/29/12.0. `exit` is STATUS:SIGNAL as Slurm prints it, "" where
-    it is not known. `nodes` is a host list. `findings` is their number. `uid`, the owner, is not in the line: the
-    directory that the line was found under says it, so that nobody can speak for others.
+    it is not known. `state` is that of the manifest, or how Slurm ended the job. `nodes` is a host list. `findings` is
+    their number. `uid`, the owner, is not in the line: the directory that the line was found under says it, so that
+    nobody can speak for others.
     """
 
     path: str
@@ -59,11 +61,13 @@ _GONE_FIELDS = 4
 def entry_of(path: str, manifest: Manifest, uid: int, findings: int) -> Entry:
     """The entry of a record that has a manifest. `uid` is the owner of its files."""
     status, signal = manifest.exit_status, manifest.exit_signal
+    if manifest.outcome == ENDED:  # Slurm's 0 is no success then
+        status = signal = None
     return Entry(
         path=path,
         start_s=manifest.start_s,
         end_s=manifest.end_s,
-        state=manifest.state,
+        state=manifest.outcome if manifest.outcome in BY_SLURM else manifest.state,
         exit="" if status is None and signal is None else f"{status or 0}:{signal or 0}",
         printed_id=manifest.printed_id,
         job_id=manifest.job_id,

@@ -7,7 +7,7 @@ import contextlib
 import fnmatch
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,12 +15,14 @@ from typing import NamedTuple
 
 from stepguard.archive.index import FILE_MAX_BYTES, REBUILT, SUFFIX
 from stepguard.archive.index_lines import (
+    ATTEMPT,
     END,
     EXIT,
     JOB_ID,
     NAME,
     NODES,
     PARTITION,
+    PATH,
     PRINTED_ID,
     START,
     STATE,
@@ -32,29 +34,51 @@ from stepguard.archive.index_lines import (
     seconds_of,
     text_of,
 )
-from stepguard.archive.layout import ClusterLayout
+from stepguard.archive.layout import ClusterLayout, RecordName
+from stepguard.archive.outcome import (
+    BY_SLURM,
+    CANCELLED,
+    COMPLETED,
+    DAMAGED,
+    ENDED,
+    FAILED,
+    LOST,
+    OUTCOMES,
+    REQUEUED,
+    RUNNING,
+)
 from stepguard.archive.plain_files import read_plain
 from stepguard.errors import StepguardError
 from stepguard.records.job_ids import JobId
 from stepguard.slurm.hostlist import expand
 
-RUNNING = "running"
-OUTCOMES = (RUNNING, "completed", "failed", "ended", "lost", "damaged")
+STATES: Mapping[str, frozenset[str]] = {
+    **{word: frozenset({word}) for word in OUTCOMES},
+    FAILED: frozenset({FAILED, *BY_SLURM}),
+    ENDED: frozenset(OUTCOMES) - {RUNNING, LOST, DAMAGED},
+}
+"""The words that people ask for, and the outcomes that each stands for."""
 
 
 class Found(NamedTuple):
-    """A record that the index knows, and the cluster that it is of."""
+    """A record that the index knows, and the cluster that it is of. `has_later`: there is a later attempt."""
 
     cluster: ClusterLayout
     entry: Entry
+    has_later: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """One of OUTCOMES."""
+        return outcome(self.entry.state, self.entry.exit, self.has_later)
 
 
 @dataclass(frozen=True)
 class Query:
     """What is looked for; None and empty are no condition. Times: the job ran at any time between the two.
 
-    `uid` of the owner, or else `user`, their name. `nodes`: any of these. `states` are of OUTCOMES, "ended" for all
-    that have ended. `name` may have * and ?. `limit` 0 is none.
+    `uid` of the owner, or else `user`, their name. `nodes`: any of these. `states` are of OUTCOMES. `name` may have
+    * and ?. `limit` 0 is none.
     """
 
     uid: int | None = None
@@ -68,28 +92,49 @@ class Query:
     limit: int = 0
 
 
-def outcome(state: str, exit_text: str) -> str:
-    """One of OUTCOMES: how it stands with a job whose record has this state and exit."""
-    if state != "ended" or not exit_text:
-        return state
-    return "completed" if exit_text == "0:0" else "failed"
+def outcome(state: str, exit_text: str, has_later: bool = False) -> str:
+    """One of OUTCOMES: how it stands with an attempt that the index has with this state and exit."""
+    if state == "ended" and exit_text:
+        return COMPLETED if exit_text == "0:0" else FAILED
+    return REQUEUED if has_later and state in (ENDED, CANCELLED) else state
 
 
 def search(clusters: Sequence[ClusterLayout], query: Query) -> tuple[list[Found], bool]:
     """The records that match, the latest start first, and whether there are more than `limit`."""
     candidates: list[tuple[float, int, int, Row]] = []
+    later: set[tuple[int, int, str]] = set()
     for number, cluster in enumerate(clusters):
         for uid in _uids(cluster, query.uid):
             rows = _rows(cluster, uid)
             candidates += [(start_s, number, uid, row) for row in rows if (start_s := _within(row, query)) is not None]
+            later.update((number, uid, path) for path in _earlier_paths(rows))
     candidates.sort(key=lambda one: one[0], reverse=True)
     found: list[Found] = []
     for _, number, uid, row in candidates:
-        if _matches(row, query) and (entry := entry_from(row, uid)) is not None:
+        has_later = (number, uid, row[PATH]) in later
+        if _matches(row, query, has_later) and (entry := entry_from(row, uid)) is not None:
             if query.limit and len(found) == query.limit:
                 return found, True
-            found.append(Found(clusters[number], entry))
+            found.append(Found(clusters[number], entry, has_later))
     return found, False
+
+
+def _earlier_paths(rows: Sequence[Row]) -> Iterator[str]:
+    """The paths of attempts that a later one of the same job followed."""
+    last: dict[tuple[str, str], int] = {}
+    for row in rows:
+        if row[ATTEMPT] != "0" and (name := _name(row)) is not None:
+            job = (row[JOB_ID], str(name.life))
+            last[job] = max(last.get(job, 0), name.key.attempt)
+    ids = {job_id for job_id, _ in last}
+    for row in rows:
+        name = _name(row) if row[JOB_ID] in ids else None
+        if name is not None and name.key.attempt < last.get((row[JOB_ID], str(name.life)), 0):
+            yield row[PATH]
+
+
+def _name(row: Row) -> RecordName | None:
+    return RecordName.parse(row[PATH].rpartition("/")[2])
 
 
 def look_up(cluster: ClusterLayout, job: JobId) -> list[Entry]:
@@ -156,7 +201,7 @@ def _within(row: Row, query: Query) -> float | None:
     return start_s or 0.0
 
 
-def _matches(row: Row, query: Query) -> bool:
+def _matches(row: Row, query: Query, has_later: bool) -> bool:
     try:
         if query.user and text_of(row[USER]) != query.user:
             return False
@@ -167,10 +212,8 @@ def _matches(row: Row, query: Query) -> bool:
         return False
     if query.partitions and not query.partitions.intersection(row[PARTITION].split(",")):
         return False
-    if query.states:
-        ended = "ended" in query.states and row[STATE] == "ended"
-        if not ended and outcome(row[STATE], row[EXIT]) not in query.states:
-            return False
+    if query.states and outcome(row[STATE], row[EXIT], has_later) not in query.states:
+        return False
     return not query.nodes or not query.nodes.isdisjoint(_expanded(nodes))
 
 

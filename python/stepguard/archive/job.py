@@ -37,9 +37,10 @@ _FACTS = {
 
 
 class Environments(NamedTuple):
-    """What was sent along: slurmd's words (the prolog's, what it lacks from the epilog's), the epilog's, the job's."""
+    """What was sent along: slurmd's words (the prolog's, what it lacks from the epilog's), each hook's, the job's."""
 
     hooks: Mapping[str, str]
+    prolog: Mapping[str, str]
     epilog: Mapping[str, str]
     batch: Mapping[str, str]
 
@@ -51,7 +52,7 @@ class Environments(NamedTuple):
                 # Of two prologs the first began the job.
                 for name, value in wire.environment(event.fields.get("environment", b"")).items():
                     found[event.kind].setdefault(name, "" if value == "(null)" else value)
-        return cls({**found["epilog"], **found["prolog"]}, found["epilog"], found["batch"])
+        return cls({**found["epilog"], **found["prolog"]}, found["prolog"], found["epilog"], found["batch"])
 
     def value(self, name: str) -> str:
         return self.hooks.get(name) or self.batch.get(name, "")
@@ -132,6 +133,12 @@ def exit_codes(environments: Environments) -> tuple[tuple[int, int] | None, int 
         exit_status, signal = decode_status(int(status))
         derived = 128 + signal if signal else exit_status
     return job, derived
+
+
+def limit_s(environments: Environments) -> float | None:
+    """When the time limit ends the job, as the prolog was told: since Slurm 23.02."""
+    told = _digits(environments.prolog.get("SLURM_JOB_END_TIME", ""))
+    return float(told) if told and int(told) else None
 
 
 def _digits(text: str) -> str:

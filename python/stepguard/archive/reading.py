@@ -49,6 +49,7 @@ def find(archive: Path, job_id: str, attempt: int | None = None, cluster: str = 
         if not records and not job.array_task and not job.het_offset:
             records, not_ours = _from_days(layout, int(job.number))
             hidden = hidden or not_ours
+        _note_later(records)
         if attempt is not None:
             records = [record for record in records if record.attempt == attempt]
         if records:
@@ -145,6 +146,15 @@ def _named(layout: ClusterLayout, day: Path, number: int) -> Sequence[tuple[Reco
     except PermissionError:
         names = [RecordName(AttemptKey(number, attempt)) for attempt in range(_TRIED_ATTEMPTS)]
         return [(name, path) for name in names if (path := day / str(name)).is_dir()]
+
+
+def _note_later(records: Sequence[Record]) -> None:
+    last: dict[tuple[int, int], int] = {}
+    for record in records:
+        job = (record.name.key.job_id, record.name.life)
+        last[job] = max(last.get(job, 0), record.attempt)
+    for record in records:
+        record.has_later = record.attempt < last[(record.name.key.job_id, record.name.life)]
 
 
 def _readable(record: Path) -> bool:

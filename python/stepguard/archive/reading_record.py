@@ -44,7 +44,8 @@ _T = TypeVar("_T")
 class Record:
     """One attempt of a job. `directories`: one, or two of neighbouring days when the clocks of its nodes differed.
 
-    `troubles` says what could not be read of what has been asked for so far, and why.
+    `has_later`: there is a later attempt, as `find` sets it. `troubles` says what could not be read of what
+    has been asked for so far, and why.
     """
 
     def __init__(self, cluster: str, name: RecordName, directories: Sequence[Path], entry: Entry | None) -> None:
@@ -52,6 +53,7 @@ class Record:
         self.name = name
         self.directories = tuple(directories)
         self.entry = entry
+        self.has_later = False
         self.troubles: list[Missing] = []
 
     @property

@@ -152,13 +152,14 @@ def _document(job_id: str, records: Sequence[Record]) -> str:
 
 
 def _as_json(record: Record) -> dict[str, Any]:
-    from stepguard.report.job_page import missing_of, state_of
+    from stepguard.report.job_page import missing_of, state_of, why_of
 
     manifest = record.manifest
     return {
         **_name(record),
         "directories": [str(path) for path in record.directories],
         "outcome": state_of(record),
+        "outcome_why": why_of(record),
         "manifest": dataclasses.asdict(manifest) if manifest else None,
         "nodes": [dataclasses.asdict(part) for part in record.nodes],
         "findings": [dataclasses.asdict(one) for one in record.findings],

@@ -29,7 +29,7 @@ _DEFAULT_LIMIT = 100
 @click.option("--user", metavar="NAME", help="Of this user, by name or number, in place of your own.")
 @click.option("--all", "everybody", is_flag=True, help="Of everybody whose records you may read.")
 @click.option("--node", metavar="LIST", help="That ran on any of these nodes: n3, n[1-8].")
-@click.option("--state", metavar="LIST", help="running, completed, failed, ended, lost, damaged.")
+@click.option("--state", metavar="LIST", help="Any of these states; see above.")
 @click.option("--since", default=_DEFAULT_SINCE, show_default=True, metavar="TIME", help="That ran after this.")
 @click.option("--until", metavar="TIME", help="That ran before this.")
 @click.option("--name", metavar="PATTERN", help="Of this name; * and ? stand for others.")
@@ -52,8 +52,18 @@ def command(
 ) -> int:
     """List the jobs that there are records of, the newest first; your own of the last 7 days unless told otherwise.
 
-    TIME: 2d, 3h, today, 14:30, 2026-11-01 or 2026-11-01T14:30. `failed` is everything that ended otherwise than with
-    exit status 0.
+    TIME: 2d, 3h, today, 14:30, 2026-11-01 or 2026-11-01T14:30.
+
+    \b
+    STATES, several with commas between them:
+      running     it runs, as far as is known
+      completed   its batch script ended with exit status 0
+      cancelled, timeout, preempted, requeued, node-fail
+                  how Slurm ended it, as far as its output or a later attempt tells
+      failed      all that ended badly: with another exit status, by a signal, or by Slurm in one of these ways
+      ended       all that ended, also where nothing tells how
+      lost        the node that led it went down, or never told the end
+      damaged     its record cannot be read
     """
     from stepguard.archive.index_reading import Query, search
     from stepguard.archive.reading import layouts_of
@@ -119,12 +129,12 @@ def _nodes(text: str | None) -> frozenset[str]:
 
 
 def _states(text: str | None) -> frozenset[str]:
-    from stepguard.archive.index_reading import OUTCOMES
+    from stepguard.archive.index_reading import STATES
 
-    states = _listed(text.lower() if text else None)
-    if unknown := states.difference(OUTCOMES):
-        raise UsageError(f"unknown state {min(unknown)!r}", "--state", "known: " + ", ".join(OUTCOMES))
-    return states
+    words = _listed(text.lower() if text else None)
+    if unknown := words.difference(STATES):
+        raise UsageError(f"unknown state {min(unknown)!r}", "--state", "known: " + ", ".join(STATES))
+    return frozenset[str]().union(*(STATES[word] for word in words))
 
 
 def _listed(text: str | None) -> frozenset[str]:
@@ -146,9 +156,15 @@ def _document(found: Sequence[Found], more: bool) -> str:
 
 
 def _as_json(one: Found) -> dict[str, Any]:
-    from stepguard.archive.index_reading import outcome
+    from stepguard.archive.outcome import BY_SLURM
 
     values = one.entry._asdict()
     directory = str(one.cluster.root / values.pop("path"))
-    state = outcome(one.entry.state, one.entry.exit)
-    return {"cluster": one.cluster.root.name, **values, "outcome": state, "directory": directory}
+    state = "ended" if one.entry.state in BY_SLURM else one.entry.state
+    return {
+        "cluster": one.cluster.root.name,
+        **values,
+        "state": state,
+        "outcome": one.outcome,
+        "directory": directory,
+    }

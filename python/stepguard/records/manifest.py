@@ -96,6 +96,7 @@ class FindingRecord:
 class NodeRecord:
     """One node's part of an attempt: nodes/NODE.json. `state`: running, ended, or lost (the node went down under it).
 
+    `last_heard_s` is the time of the last message of a part that was lost.
     `boot_id` tells reboots apart, `gpus` are SLURM_JOB_GPUS. `findings` are those made on this node; the lead node's
     stand in findings.jsonl too.
     """
@@ -111,14 +112,18 @@ class NodeRecord:
     steps: list[StepRecord] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
+    last_heard_s: float | None = None
     schema: int = SCHEMA
 
 
 @dataclass
 class Manifest:
-    """The record of one attempt. `kind`: batch, or interactive (salloc, bare srun). `state`: running, ended, lost.
+    """The record of one attempt. `kind`: batch, interactive (salloc, bare srun), or unknown (no slurmstepd told of it).
+    `state`: running, ended, lost. `outcome` is how it ended (archive.outcome.OUTCOMES), `outcome_why` why that is
+    believed.
 
-    `exit_status` and `exit_signal` are those that Slurm gives the job, `derived_exit_status` the worst of its steps.
+    `exit_status` and `exit_signal` are those that Slurm gives the job, or those of the batch script where Slurm ended
+    the job; `derived_exit_status` is the worst of its steps. `arguments` are those of the batch script.
     """
 
     cluster: str
@@ -154,6 +159,10 @@ class Manifest:
     files: dict[str, KeptFile] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
     resumes: int = 0
+    outcome: str = ""
+    outcome_why: str = ""
+    arguments: list[str] = field(default_factory=list)
+    last_heard_s: float | None = None
     schema: int = SCHEMA
 
     @property

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from stepguard.archive.index_lines import entry_of
 from stepguard.archive.index_reading import outcome
+from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, FAILED, REQUEUED
 from stepguard.archive.reading_record import Record
 from stepguard.records.manifest import KeptFile, Missing
 from stepguard.report import resumes
@@ -48,12 +50,22 @@ def job_page(record: Record, attempts: Sequence[Record], screen: Screen) -> Iter
 
 
 def state_of(record: Record) -> str:
-    """One of index_reading.OUTCOMES."""
+    """One of archive.outcome.OUTCOMES."""
     manifest = record.manifest
     if manifest is not None:
-        known = manifest.exit_status is not None
-        return outcome(manifest.state, f"{manifest.exit_status}:{manifest.exit_signal or 0}" if known else "")
-    return outcome(record.entry.state, record.entry.exit) if record.entry else "damaged"
+        entry = entry_of("", manifest, 0, 0)
+        return outcome(entry.state, entry.exit, record.has_later)
+    return outcome(record.entry.state, record.entry.exit, record.has_later) if record.entry else DAMAGED
+
+
+def why_of(record: Record) -> str:
+    """Why that is believed; "" where the exit says it. Not made visible yet."""
+    if record.manifest is None:
+        return ""
+    told = record.manifest.outcome_why
+    if state_of(record) == REQUEUED != record.manifest.outcome:
+        return "; ".join(["there is a later attempt", *([told] if told else [])])
+    return told
 
 
 def job_id_arguments(record: Record) -> str:
@@ -77,13 +89,15 @@ def _title(record: Record, attempts: Sequence[Record], screen: Screen) -> Iterat
     raw = f" ({record.job_id})" if record.printed_id != record.job_id else ""
     end = how(manifest.exit_status, manifest.exit_signal) if manifest else ""
     state = state_of(record)
-    told = f"{state}, {end}" if end and state == "failed" else state
+    told = f"{state}, {end}" if end and state in (FAILED, *BY_SLURM) else state
     named = f" {screen.text(name)}" if name else ""
     yield screen.emphasized(screen.clipped(f"Job {screen.text(record.printed_id)}{raw}{named}: {told}"))
     user = manifest.user if manifest else entry.user if entry else ""
     owner = [f"of {screen.text(user)}"] if user else []
     count = f", attempt {record.attempt}" if len(attempts) > 1 or record.attempt else ""
     yield f"{' '.join([*owner, 'on cluster', record.cluster])}{count}"
+    if why := why_of(record):
+        yield from wrapped(screen.text(why), "", screen)
 
 
 def _findings(record: Record, screen: Screen) -> Iterator[str]:
@@ -98,6 +112,9 @@ def _ended(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[st
     manifest = record.manifest
     if manifest is not None:
         told = how(manifest.exit_status, manifest.exit_signal)
+        if manifest.outcome in (ENDED, *BY_SLURM):
+            told = ": ".join(part for part in (state_of(record), why_of(record)) if part)
+            told += f"; the batch script: {how(*exits)}" if (exits := _batch_exit(steps)) else ""
         if manifest.state == "lost":
             told = "lost: " + "; ".join(one.why for one in manifest.missing if one.what == "end")
         worst = manifest.derived_exit_status
@@ -116,6 +133,11 @@ def _ended(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[st
         if part.state == "lost":
             why = "; ".join(one.why for one in part.missing if one.what == "end")
             yield from wrapped(screen.text(f"node {part.node} was lost: {why}"), INDENT, screen)
+
+
+def _batch_exit(steps: Sequence[Step]) -> tuple[int, int] | None:
+    exits = [one for step in steps if step.step_id == "batch" for one in step.exits]
+    return (exits[0].status, exits[0].signal) if exits else None
 
 
 def _script(record: Record, screen: Screen) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stepguard.archive.index_lines import Entry
-from stepguard.archive.index_reading import Found, outcome
+from stepguard.archive.index_reading import Found
+from stepguard.archive.outcome import COMPLETED
 from stepguard.archive.reading_record import Record
 from stepguard.report.job_page import state_of
 from stepguard.report.layout import table
@@ -18,8 +18,8 @@ _HEADER = ("JOB", "CLUSTER", "USER", "NAME", "PARTITION", "NODES", "STATE", "EXI
 
 
 def jobs_table(found: Sequence[Found], screen: Screen, with_user: bool, with_cluster: bool) -> Iterator[str]:
-    """Entries of the index. The attempt stands behind the id of a requeued job, 12.1."""
-    rows = [_row(one.entry, one.cluster.root.name, screen, with_user, with_cluster) for one in found]
+    """Entries of the index. The attempt stands behind the id of a requeued job, 12.0 and 12.1."""
+    rows = [_row(one, screen, with_user, with_cluster) for one in found]
     return table(_HEADER, rows, screen)
 
 
@@ -30,7 +30,7 @@ def parts_table(records: Sequence[Record], screen: Screen) -> Iterator[str]:
         manifest = record.manifest
         rows.append(
             (
-                screen.text(record.printed_id) + (f".{record.attempt}" if record.attempt else ""),
+                screen.text(record.printed_id) + _attempt(record.attempt, record.has_later),
                 state_of(record),
                 how(manifest.exit_status, manifest.exit_signal) if manifest else "",
                 screen.text(manifest.node_list) if manifest else "",
@@ -63,19 +63,25 @@ def nodes_table(record: Record, screen: Screen) -> Iterator[str]:
     return table(("NODE", "STATE", "START", "TOOK", "GPUS", "STEPS", "FAILED TASKS", "MISSING"), rows, screen)
 
 
-def _row(entry: Entry, cluster: str, screen: Screen, with_user: bool, with_cluster: bool) -> tuple[str, ...]:
-    exit_text = entry.exit if outcome(entry.state, entry.exit) != "completed" else ""
+def _row(found: Found, screen: Screen, with_user: bool, with_cluster: bool) -> tuple[str, ...]:
+    entry = found.entry
+    exit_text = entry.exit if found.outcome != COMPLETED else ""
     return (
-        screen.text(entry.printed_id) + (f".{entry.attempt}" if entry.attempt else ""),
-        cluster if with_cluster else "",
+        screen.text(entry.printed_id) + _attempt(entry.attempt, found.has_later),
+        found.cluster.root.name if with_cluster else "",
         (screen.text(entry.user) or str(entry.uid)) if with_user else "",
         screen.text(entry.name),
         screen.text(entry.partition),
         screen.text(entry.nodes),
-        screen.text(outcome(entry.state, entry.exit)),
+        screen.text(found.outcome),
         screen.text(exit_text),
         moment(entry.start_s),
         duration(between(entry.start_s, entry.end_s)),
         str(entry.findings or ""),
         str(entry.resumes or ""),
     )
+
+
+def _attempt(attempt: int, has_later: bool) -> str:
+    """What names an attempt behind its job's id, where the id alone does not."""
+    return f".{attempt}" if attempt or has_later else ""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from stepguard.archive.outcome import BY_SLURM, ENDED
 from stepguard.archive.reading_record import Record
 from stepguard.report import resumes
 from stepguard.report.screen import Screen
@@ -50,7 +51,9 @@ def _of_job(record: Record) -> Iterable[Moment]:
     if manifest.start_s is not None:
         yield Moment(manifest.start_s, f"attempt {manifest.attempt} of the job began on {manifest.node_list}")
     if manifest.end_s is not None:
-        end = how(manifest.exit_status, manifest.exit_signal)
+        known = manifest.outcome != ENDED
+        end = how(manifest.exit_status, manifest.exit_signal) if known else "how, nothing tells"
+        end = manifest.outcome if manifest.outcome in BY_SLURM else end
         yield Moment(manifest.end_s, f"the job ended: {end}" if end else "the job ended")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from stepguard.archive.index import append
 from stepguard.archive.index_lines import Entry, line_of
-from stepguard.archive.index_reading import Query, look_up, search
+from stepguard.archive.index_reading import STATES, Query, look_up, search
 from stepguard.archive.layout import ClusterLayout
 from stepguard.records import job_ids
 from unit.archive.building import START_S, entry, many_entries
@@ -25,6 +25,7 @@ JOBS = [
     entry(4, start_s=START_S + 3, end_s=START_S + 5 * HOUR_S, exit="0:9", name="train-b", nodes="n[1"),
     entry(5, start_s=START_S + 4, end_s=None, state="lost", exit="", name="caf\u00e9"),
     entry(6, start_s=START_S + 5, end_s=START_S + 6, exit="", user="bob"),
+    entry(7, start_s=START_S + 6, end_s=START_S + 7, state="timeout", exit="0:15", user="carol", nodes="n7"),
 ]
 
 
@@ -43,14 +44,17 @@ def numbers(found: list[Entry]) -> str:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        (Query(), "6 5 4 3 2 1"),
-        (Query(uid=os.geteuid()), "6 5 4 3 2 1"),
+        (Query(), "7 6 5 4 3 2 1"),
+        (Query(uid=os.geteuid()), "7 6 5 4 3 2 1"),
         (Query(uid=54321), ""),
         (Query(user="bob"), "6"),
         (Query(nodes=frozenset(["n1"])), "6 5 3 1"),
         (Query(nodes=frozenset(["n3", "n9"])), "2"),
         (Query(states=frozenset(["failed", "lost"])), "5 4 3"),
-        (Query(states=frozenset(["ended"])), "6 4 3 1"),
+        (Query(states=frozenset(["ended"])), "6"),
+        (Query(states=STATES["ended"]), "7 6 4 3 1"),
+        (Query(states=STATES["failed"]), "7 4 3"),
+        (Query(states=frozenset(["timeout"])), "7"),
         (Query(states=frozenset(["completed"])), "1"),
         (Query(since_s=START_S + 2 * HOUR_S), "4 3 2"),
         (Query(until_s=START_S + 1.5), "2 1"),
@@ -67,8 +71,8 @@ def test_filters(cluster: ClusterLayout, query: Query, expected: str) -> None:
 
 def test_limit(cluster: ClusterLayout) -> None:
     found, more = search([cluster], Query(limit=2))
-    assert (numbers([one.entry for one in found]), more) == ("6 5", True)
-    assert search([cluster], Query(limit=6))[1] is False
+    assert (numbers([one.entry for one in found]), more) == ("7 6", True)
+    assert search([cluster], Query(limit=7))[1] is False
 
 
 def test_ids_of_arrays_and_het_jobs(tmp_path: Path) -> None:
@@ -138,3 +142,29 @@ def test_a_hundred_thousand_records_are_filtered_within_a_second(tmp_path: Path)
             assert min(times_s) < 1.0, (what, times_s)
     finally:
         gc.enable()
+
+
+def test_an_earlier_attempt_was_requeued_where_nothing_says_how_else_it_ended(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    day = "2026/11/18"
+    for path, fields in {
+        "12.0": {"state": "cancelled", "exit": "0:15"},
+        "12.1": {"exit": ""},
+        "12.2": {"state": "timeout", "exit": "0:15"},
+        "12.3": {"state": "cancelled", "exit": "0:15"},
+        "13.0": {"exit": "1:0"},
+        "13.1": {},
+        "14.0": {"state": "cancelled", "exit": "0:15"},
+    }.items():
+        job_id, attempt = path.split(".")
+        append(tmp_path / "lab", "n1", entry(int(job_id), path=f"{day}/{path}", attempt=int(attempt), **fields))
+    found, _ = search([ClusterLayout(tmp_path / "lab")], Query())
+    assert {one.entry.path.rpartition("/")[2]: one.outcome for one in found} == {
+        "12.0": "requeued",
+        "12.1": "requeued",
+        "12.2": "timeout",
+        "12.3": "cancelled",
+        "13.0": "failed",
+        "13.1": "completed",
+        "14.0": "cancelled",
+    }

@@ -290,3 +290,14 @@ def test_what_the_agent_is_just_writing_is_left_alone(archive: Path) -> None:
     names = spooled.read(directory).names
     assert ".000020.step_end.new" not in names
     assert {".000021.step_end.new", COMPLETE, "stdout.raw"} <= set(names)
+
+
+def test_the_output_tells_how_slurm_ended_the_job(archive: Path) -> None:
+    codes = {"SLURM_JOB_EXIT_CODE": "0", "SLURM_JOB_EXIT_CODE2": "0:0"}
+    notice = "*** JOB 12 ON n1 CANCELLED AT 2199-11-18T12:00:00 DUE TO TIME LIMIT ***"
+    told = Told().prolog().batch().output().step_end("batch", (0, 0)).epilog(**codes)
+    put(archive, told.raw("stdout", f"begun\nslurmstepd-n1: error: {notice}\n".encode()))
+    manifest = manifest_at(archive / DAY / "12.0")
+    assert (manifest.outcome, manifest.outcome_why) == ("timeout", f"its output says {notice}")
+    (line,) = (archive / "lab/index" / str(UID) / "n1.tsv").read_text().splitlines()
+    assert line.split("\t")[4:6] == ["timeout", "0:0"]

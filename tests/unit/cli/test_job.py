@@ -127,6 +127,7 @@ def test_json(environment: dict[str, str]) -> None:
         "attempt",
         "directories",
         "outcome",
+        "outcome_why",
         "manifest",
         "nodes",
         "findings",

@@ -73,6 +73,26 @@ def test_a_job_that_failed(tmp_path: Path) -> None:
     assert "line 79" not in page
 
 
+def test_a_job_that_slurm_ended_says_how_that_is_known(tmp_path: Path) -> None:
+    ended = {"exit_status": 0, "exit_signal": 15, "steps": [step("batch", [], [Exit(0, 0, 15)])]}
+    why = "its output says *** JOB 12 ON n1 CANCELLED AT 2026-11-18T12:00:00 DUE TO TIME LIMIT ***"
+    write_record(tmp_path, manifest(outcome="timeout", outcome_why=why, **ended))
+    page = page_of(find(tmp_path, "12"))
+    assert page.startswith(f"Job 12 train: timeout, killed by SIGTERM (15)\nof alice on cluster lab\n{why}\n\n")
+    assert f"\n  timeout: {why}; the batch script: killed by SIGTERM (15)\n" in page
+
+
+def test_an_attempt_that_another_followed_was_requeued(tmp_path: Path) -> None:
+    write_record(tmp_path, manifest(outcome="cancelled", outcome_why="Slurm ended the job", exit_signal=15))
+    write_record(tmp_path, manifest(attempt=1, outcome="ended", outcome_why="nothing tells"))
+    first, last = find(tmp_path, "12")
+    assert page_of([first, last]).startswith("Job 12 train: ended\nof alice on cluster lab, attempt 1\nnothing tells\n")
+    assert "\n".join(job_page(first, [first, last], Screen())).startswith(
+        "Job 12 train: requeued, killed by SIGTERM (15)\nof alice on cluster lab, attempt 0\n"
+        "there is a later attempt; Slurm ended the job\n"
+    )
+
+
 def test_nothing_that_a_user_wrote_steers_the_terminal(tmp_path: Path) -> None:
     evil_step = step("0", [EVIL], [Exit(0, 1)])
     event = {"event": "end", "why": EVIL, "cause": EVIL, "nodes": [EVIL, 7], "attempt": {"a": EVIL}, "time": "x"}
