@@ -49,7 +49,7 @@ def script(fields: Mapping[str, bytes], redactor: Redactor, known: Known) -> Con
     if content is None:
         return Content(KeptFile(what="memory", size_bytes=size_bytes, why="the batch step could not read it"))
     kept = _of_memory(len(content), len(content) if size_bytes is None else size_bytes)
-    clean, kept.redacted = redactor.text(content, known, cut_end=bool(kept.why))
+    clean, kept.redacted = redactor.text(content, known, cut_end=bool(kept.why), commands=True)
     return stored(kept, SCRIPT, clean)
 
 

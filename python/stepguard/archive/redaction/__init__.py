@@ -7,6 +7,7 @@ names.py         which names of variables hold secrets
 values.py        what a value looks like: random, a path, a placeholder
 assignments.py   finds NAME=VALUE, "name": "value", --name value in text
 shapes.py        finds tokens and passwords by what they look like and what stands before them
+known.py         finds secrets that are known, in whatever form they are written
 spans.py         puts what was found together and replaces it
 redactor.py      does all of it
 """

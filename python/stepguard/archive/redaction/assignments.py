@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from stepguard.archive.redaction.alternation import alternation
 from stepguard.archive.redaction.names import MAX_NAME_BYTES, Names, Variable
 from stepguard.archive.redaction.spans import Span
-from stepguard.archive.redaction.values import is_code, is_identifier, is_path, is_placeholder, is_unusual
+from stepguard.archive.redaction.values import (
+    is_code,
+    is_identifier,
+    is_path,
+    is_placeholder,
+    is_prose,
+    is_random,
+    is_unusual,
+)
 
 _NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _MAX_VALUE_BYTES = 1 << 16
@@ -31,6 +39,12 @@ _BETWEEN = rb"""
 """
 _FLAG = re.compile(rb"--([A-Za-z][\w.-]{1,63})[ \t]{1,8}(?=[^\s-])")
 _SETENV = re.compile(rb"setenv[ \t]{1,8}([A-Za-z_]\w{1,63})[ \t]{1,8}")
+
+# A sentence begins with a capital letter and another word; and it goes on with a word that is neither an option nor a
+# path, or ends with a dot.
+_MAX_LINE_BYTES = 1024
+_SENTENCE = re.compile(rb"[ \t]{0,16}(?:[\w.-]{1,32}: )?[A-Z][a-z]{1,32}[,:!]?[ \t]")
+_SENTENCE_GOES_ON = re.compile(rb"[.,:;!?]{0,4}[ \t]{1,8}[A-Za-z]{1,32}[.,:;!?]?(?:\s|\Z)|[.,:;!?]{1,4}(?:\s|\Z)")
 
 _OPENING = re.compile(rb"""[$bruf]?(\\{0,3}["'])""")
 # By the opening quote: what may stand before the closing one. A shell writes 'it'\''s'.
@@ -65,9 +79,10 @@ class Assignments:
             words |= {word.lower(): "(?![a-z])", word.title(): "(?![a-z])", word: "(?![A-Z])"}
         self._pattern = re.compile(alternation(words).encode() + b"(?x:" + _BETWEEN + b")") if words else None
 
-    def spans(self, content: bytes) -> list[Span]:
-        """All of them, in time that grows with the size of the content."""
-        return [*self._assigned(content), *self._given(content)]
+    def spans(self, content: bytes, commands: bool = False) -> list[Span]:
+        """All of them, in time that grows with the size of the content. `commands`: it is a script or a command line,
+        so that a plain word after `--password` is its value."""
+        return [*self._assigned(content), *self._given(content, commands)]
 
     def _assigned(self, content: bytes) -> Iterator[Span]:
         at = 0
@@ -92,19 +107,25 @@ class Assignments:
         text = content[value.start : value.end]
         if not text or (place.sign == b"," and not quoted):
             return None
+        if place.is_prose and not quoted and (is_prose(text) or not (place.is_variable or is_unusual(text))):
+            return None
+        if rule.vague and not place.is_capital:
+            return None
         return value if self._is_secret(text, rule, quoted, careful=not place.is_variable) else None
 
-    def _given(self, content: bytes) -> Iterator[Span]:
+    def _given(self, content: bytes, commands: bool) -> Iterator[Span]:
         """The values of `--name value` and `setenv NAME value`."""
         for pattern in (_FLAG, _SETENV):
             for match in pattern.finditer(content):
                 rule = self._names.rule(match[1].decode())
-                if rule is None:
+                if rule is None or (rule.vague and not match[1].isupper()):
                     continue
                 value, quoted = _read_word(content, match.end())
                 text = content[value.start : value.end]
-                named_in_help = not quoted and text.isupper() and is_identifier(text)
-                if text and not named_in_help and self._is_secret(text, rule, quoted, careful=True):
+                in_words = pattern is _FLAG and not quoted and is_prose(text)
+                if in_words and (text.isupper() or not (commands or _is_argument(content, match.start(), value))):
+                    continue
+                if text and self._is_secret(text, rule, quoted, careful=True):
                     yield value
 
     def _is_secret(self, text: bytes, rule: Variable, quoted: bool, careful: bool) -> bool:
@@ -113,6 +134,8 @@ class Assignments:
         if not quoted and (is_code(text) or self._is_name_of_secret(text)):
             return False
         if careful and not rule.plain_words and not is_unusual(text):
+            return False
+        if rule.vague and not is_random(text):
             return False
         return rule.paths or not is_path(text)
 
@@ -135,7 +158,10 @@ class _Place:
         self.outer_quote = before[-1:] if before[-1:] in (b'"', b"'") and not self.closing_quote else b""
         self.is_shell = match.end() - name_end == 1 and self.sign == b"="
         # A name in capitals is that of a variable of the environment, where the rules need not be careful.
-        self.is_variable = name.isupper() and (self.is_shell or b"_" in name)
+        self.is_capital = name.isupper()
+        self.is_variable = self.is_capital and (self.is_shell or b"_" in name)
+        # "Enter password: ERROR 2002", "DB_PASSWORD: unbound variable", "if password == expected".
+        self.is_prose = not self.closing_quote and (self.sign == b":" or self.sign == b"==")
 
     def holds_none(self, content: bytes) -> bool:
         """Whether no value need be read: ${TOKEN:-...}, https://token:..., a > that closes no <token>, a comma behind
@@ -149,6 +175,13 @@ class _Place:
         if content.startswith(b"[redacted:", self.value_start):
             return True
         return bool(self.outer_quote) and content.startswith(self.outer_quote, self.value_start)
+
+
+def _is_argument(content: bytes, flag_start: int, value: Span) -> bool:
+    """Whether a plain word after a flag is its value: on a command line, and not in "Using --password via the CLI"."""
+    first = max(0, flag_start - _MAX_LINE_BYTES)
+    line_start = max(first, content.rfind(b"\n", first, flag_start) + 1)
+    return not _SENTENCE.match(content, line_start, flag_start) and not _SENTENCE_GOES_ON.match(content, value.end)
 
 
 def _name_end(content: bytes, at: int) -> int:

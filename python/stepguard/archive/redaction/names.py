@@ -29,8 +29,10 @@ class Variable:
     source: str
     not_after: tuple[str, ...] = ()
     not_before: tuple[str, ...] = ()
+    but_not: tuple[str, ...] = ()
     plain_words: bool = True
     paths: bool = True
+    vague: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,14 @@ class Names:
         return None
 
     def _by_ending(self, word: str) -> Variable | None:
-        return next((rule for ending, rule in self._endings.items() if word.endswith(ending)), None)
+        return next(
+            (rule for end, rule in self._endings.items() if word.endswith(end) and word not in rule.but_not), None
+        )
 
     def _holds(self, rule: Variable, words: tuple[str, ...], start: int, stop: int) -> bool:
         if start and words[start - 1] in rule.not_after:
+            return False
+        if rule.vague and stop < len(words):
             return False
         if stop < len(words):
             return words[stop] not in rule.not_before and words[-1] not in self._ends

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stepguard.archive.redaction.assignments import Assignments
+from stepguard.archive.redaction.known import cut_end as known_at_end
+from stepguard.archive.redaction.known import cut_start as known_at_start
+from stepguard.archive.redaction.known import known_spans, unwritten_forms
 from stepguard.archive.redaction.names import Names
 from stepguard.archive.redaction.rules import Rules
 from stepguard.archive.redaction.shapes import Shapes
 from stepguard.archive.redaction.spans import MARKER, Span, marker, replace
 from stepguard.archive.redaction.values import is_path, is_random, is_switch, is_unusual
 
-# Each costs one search of the text, and a user may have as many as they like. The longest count.
+# A user may have as many as they like. The longest count.
 _MAX_KNOWN = 500
-_MIN_PIECE_BYTES = 8
 # Where one secret ended a word that told of the next, only a second look finds that one.
 _MAX_PASSES = 8
 _FIRST_WORD = re.compile(rb"""[^\s\x00"'`<>]{8,4096}""")
@@ -37,8 +39,8 @@ class Redactor:
     def environment(self, pairs: Mapping[str, str]) -> tuple[dict[str, str], int]:
         """The environment without secrets, and how many there were. Undecodable bytes are surrogates, in and out.
 
-        A value is redacted as a whole when its name says so, unless it is empty or only says yes or no; all others
-        are looked through as text.
+        A value is redacted as a whole when its name says so, unless it is empty or only says yes or no, or the name is
+        a vague one and the value does not look random; all others are looked through as text.
         """
         known = self.secrets(pairs)
         redacted, count = {}, 0
@@ -54,27 +56,44 @@ class Redactor:
             redacted[name] = content.decode(errors="surrogateescape")
         return redacted, count
 
-    def secrets(self, pairs: Mapping[str, str]) -> tuple[bytes, ...]:
-        """The secrets of an environment that text() can look for literally: long and unusual enough not to be met by
-        chance. Of one with several lines each line counts. At most 500, the longest."""
-        known: set[bytes] = set()
+    def secrets(self, pairs: Mapping[str, str], script: bytes = b"") -> tuple[bytes, ...]:
+        """The secrets of an environment and a script that text() can look for literally: long and unusual enough not
+        to be met by chance. Of one with several lines each line counts. At most 500, the longest."""
+        found: set[bytes] = set()
         for name, value in pairs.items():
             content = _encode(value)
-            if self._is_secret(name, content):
-                known.update(line.strip() for line in (content, *content.splitlines()) if is_unusual(line.strip()))
-            else:
-                found = (content[span.start : span.end] for span in self._spans(content))
-                known.update(secret for secret in found if is_unusual(secret))
-        known = {secret for secret in known if b"[redacted:" not in secret}
+            found.update([content] if self._is_secret(name, content) else self._found_in(content))
+        for written in self._found_in(script, commands=True):
+            found |= unwritten_forms(written)
+        lines = {line.strip() for secret in found for line in (secret, *secret.splitlines())}
+        known = {line for line in lines if is_unusual(line) and b"[redacted:" not in line}
         return tuple(sorted(known, key=lambda secret: (-len(secret), secret))[:_MAX_KNOWN])
 
+    def _found_in(self, content: bytes, commands: bool = False) -> Iterator[bytes]:
+        for _ in range(_MAX_PASSES):
+            spans = self._spans(content, commands)
+            for span in spans:
+                yield content[span.start : span.end]
+                if span.secret is not None:
+                    yield span.secret
+            content, count = replace(content, spans, self._mark)
+            if not count:
+                break
+
     def text(
-        self, content: bytes, known: Sequence[bytes] = (), cut_start: bool = False, cut_end: bool = False
+        self,
+        content: bytes,
+        known: Sequence[bytes] = (),
+        cut_start: bool = False,
+        cut_end: bool = False,
+        commands: bool = False,
     ) -> tuple[bytes, int]:
         """A script or an output without secrets, and how many there were. Any bytes are allowed, and those outside of
         secrets stay as they are.
 
-        `known`: what secrets() found in the job's environment. `cut_start`, `cut_end`: the content was cut out of a
+        `known`: what secrets() found in the job's environment and script; it is looked for as it is and as programs
+        write it. `commands`: the content is a script or a command line, where `--password via` tells a password, as it
+        does not in a sentence. `cut_start`, `cut_end`: the content was cut out of a
         longer one there (a tail, a head), so that a secret may have lost its beginning or its end, and with it its
         name or shape. Then the first or last word is redacted when it is at least 8 characters that look random, or
         are the end or the beginning of a known secret. Of a private key whose BEGIN line or END line is missing, cut
@@ -82,76 +101,58 @@ class Redactor:
         """
         count = 0
         for _ in range(_MAX_PASSES):
-            content, found = self._pass(content, known, cut_start, cut_end)
+            content, found = self._pass(content, known, cut_start, cut_end, commands)
             count += found
             if not found:
                 break
         return content, count
 
-    def _pass(self, content: bytes, known: Sequence[bytes], cut_start: bool, cut_end: bool) -> tuple[bytes, int]:
-        spans = [*self._spans(content), *_known_spans(content, known)]
+    def _pass(
+        self, content: bytes, known: Sequence[bytes], cut_start: bool, cut_end: bool, commands: bool
+    ) -> tuple[bytes, int]:
+        spans = [*self._spans(content, commands), *known_spans(content, known)]
         if cut_start:
-            spans += _cut_start(content, known)
+            spans += known_at_start(content, known)
         if cut_end:
-            spans += _cut_end(content, known)
-        return replace(content, spans, lambda secret: marker(self._key, secret))
+            spans += known_at_end(content, known)
+        spans += _pieces(content, cut_start, cut_end)
+        return replace(content, spans, self._mark)
+
+    def _mark(self, secret: bytes) -> bytes:
+        return marker(self._key, secret)
 
     def words(self, words: Sequence[str], known: Sequence[bytes] = ()) -> list[str]:
         """A command line without secrets: in each word, and in what stands in a word after `--password` or `-p`."""
         redacted = [self.text(_encode(word), known)[0] for word in words]
         if not any(byte in word for word in redacted for byte in _STAND_INS):
             # A blank inside of a word must not end it.
-            line, _ = self.text(b" ".join(word.translate(_HIDE_BLANKS) for word in redacted))
+            line, _ = self.text(b" ".join(word.translate(_HIDE_BLANKS) for word in redacted), commands=True)
             again = [word.translate(_SHOW_BLANKS) for word in line.split(b" ")]
             redacted = again if len(again) == len(words) else redacted
         return [word.decode(errors="surrogateescape") for word in redacted]
 
     def _is_secret(self, name: str, value: bytes) -> bool:
         rule = self._names.rule(name)
-        return rule is not None and not is_switch(value) and (rule.paths or not is_path(value))
+        if rule is None or is_switch(value):
+            return False
+        return (rule.paths or not is_path(value)) and (not rule.vague or is_random(value))
 
-    def _spans(self, content: bytes) -> list[Span]:
-        return [*self._shapes.spans(content), *self._assignments.spans(content)]
+    def _spans(self, content: bytes, commands: bool = False) -> list[Span]:
+        return [*self._shapes.spans(content), *self._assignments.spans(content, commands)]
 
 
 def _encode(value: str) -> bytes:
     return value.encode(errors="surrogateescape")
 
 
-def _known_spans(content: bytes, known: Sequence[bytes]) -> list[Span]:
-    spans = []
-    for secret in known:
-        at = content.find(secret)
-        while at >= 0:
-            spans.append(Span(at, at + len(secret)))
-            at = content.find(secret, at + len(secret))
-    return spans
-
-
 def _may_be_piece(word: bytes) -> bool:
     return is_random(word) and not MARKER.search(word)
 
 
-def _cut_start(content: bytes, known: Sequence[bytes]) -> list[Span]:
-    spans = []
-    piece = content[:_MIN_PIECE_BYTES]
-    for secret in known:
-        at = secret.find(piece) if len(piece) == _MIN_PIECE_BYTES else -1
-        if at > 0 and content.startswith(secret[at:]):
-            spans.append(Span(0, len(secret) - at))
-    if (word := _FIRST_WORD.match(content)) and _may_be_piece(word[0]):
-        spans.append(Span(*word.span()))
-    return spans
-
-
-def _cut_end(content: bytes, known: Sequence[bytes]) -> list[Span]:
-    spans = []
-    piece = content[-_MIN_PIECE_BYTES:]
-    for secret in known:
-        at = secret.rfind(piece) if len(piece) == _MIN_PIECE_BYTES else -1
-        if at >= 0 and content.endswith(secret[: at + len(piece)]):
-            spans.append(Span(len(content) - at - len(piece), len(content)))
+def _pieces(content: bytes, cut_start: bool, cut_end: bool) -> Iterator[Span]:
+    """The first and the last word where they look like the rest of a secret that a cut went through."""
+    if cut_start and (word := _FIRST_WORD.match(content)) and _may_be_piece(word[0]):
+        yield Span(*word.span())
     tail_start = max(0, len(content) - 4096)
-    if (word := _LAST_WORD.search(content, tail_start)) and _may_be_piece(word[0]):
-        spans.append(Span(*word.span()))
-    return spans
+    if cut_end and (word := _LAST_WORD.search(content, tail_start)) and _may_be_piece(word[0]):
+        yield Span(*word.span())

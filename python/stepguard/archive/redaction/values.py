@@ -45,6 +45,8 @@ _PATH = re.compile(
 )
 _NUMBER = re.compile(rb"[-+]?[\d.,:_/%+-]+(?:[eE][-+]?\d+)?[a-zA-Z%/]{0,4}")
 _WORDS = re.compile(rb"[A-Z]?[a-z]+(?:[-_. ][A-Z]?[a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*")
+# Words and numbers as they stand in sentences: "denied,", "read/write", "2002".
+_PROSE = re.compile(rb"""[("']?(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_./,'&+]+(?:[A-Z]?[a-z]+|[A-Z]+))*[\W_]*|[\W_]+""", re.ASCII)
 
 _NOT_BASE64 = re.compile(rb"\\[rn]|[^A-Za-z0-9+/=]")
 
@@ -83,6 +85,13 @@ def is_unusual(value: bytes) -> bool:
     if is_path(value) or _NUMBER.fullmatch(value):
         return False
     return len(value) >= _SURELY_UNUSUAL_BYTES or _WORDS.fullmatch(value) is None
+
+
+def is_prose(value: bytes) -> bool:
+    """Whether it may be a word or a number of a sentence."""
+    if len(value) > _LONG_BYTES:
+        return False
+    return _PROSE.fullmatch(value) is not None or _NUMBER.fullmatch(value.rstrip(b".,:;!?)")) is not None
 
 
 def is_random(value: bytes) -> bool:

@@ -59,6 +59,10 @@ def test_a_name_is_split_into_its_words(name: str, words: tuple[str, ...]) -> No
         "PASSWORD",
         "secret",
         "TOKEN",
+        "MYPASS",
+        "dbpass",
+        "NEXUS_AUTH",
+        "X_KEY",
     ],
 )
 def test_a_secret_by_name(name: str) -> None:
@@ -85,7 +89,6 @@ def test_a_secret_by_name(name: str) -> None:
         "tokens_per_second",
         "token_type_ids",
         "key",
-        "KEY",
         "keys",
         "PWD",
         "OLDPWD",
@@ -104,6 +107,12 @@ def test_a_secret_by_name(name: str) -> None:
         "SECRET_NAME",
         "TOKENS",
         "password-stdin",
+        "KEY",
+        "SORT_KEY",
+        "X_KEY_COLUMNS",
+        "AUTH_BACKEND",
+        "TRESPASS",
+        "LOWPASS",
     ],
 )
 def test_no_secret_by_name(name: str) -> None:
