@@ -17,7 +17,6 @@ from stepguard.archive.fold import Folded, fold
 from stepguard.archive.index_lines import entry_of
 from stepguard.archive.layout import FINDINGS, MANIFEST, NODES, SCRIPT
 from stepguard.archive.local_cluster import Here
-from stepguard.archive.outcome import outcome_of
 from stepguard.archive.scrub import scrub
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.store import Directory, Writer, write_script
@@ -56,18 +55,15 @@ def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> 
     tells_names = bool(folded.cluster)
     folded = folded._replace(cluster=folded.cluster or here.cluster)
     batch = next((message.fields for message in spool.messages if message.kind == "batch"), {})
-    known = redactor.secrets(wire.environment(batch.get("environment", b"")))
-    scrub(folded, redactor, known)
+    known = redactor.secrets(wire.environment(batch.get("environment", b"")), batch.get("script", b""))
     manifest = folded.manifest
     found: dict[str, Content] = {}
     if manifest is not None:
         manifest.cluster = folded.cluster
         manifest.missing += spool.damaged
         found = _contents(manifest, spool, batch, redactor, known)
-        told = folded.told._replace(outputs=_raw_outputs(spool))
-        manifest.outcome, manifest.outcome_why = outcome_of(manifest, told)
-    scrub(folded, redactor, known)
         manifest.files = {name: content.kept for name, content in found.items()}
+    scrub(folded, redactor, known)
     return Prepared(key, folded, found, spool.is_complete, tells_names)
 
 
@@ -87,12 +83,6 @@ def write(prepared: Prepared, archive: Path, ownership: Ownership) -> None:
         if manifest is not None:
             entry = entry_of(path, manifest, prepared.uid, len(folded.node.findings))
             index.append(cluster.path, node, entry, ownership, sync=prepared.over)
-
-def _raw_outputs(spool: Spooled) -> list[bytes]:
-    """slurmstepd writes to stderr first of all."""
-    found = [spool.raw[name].content for name in reversed(_OUTPUTS) if name in spool.raw]
-    return [content for content in found if content is not None]
-
 
 
 def _contents(

@@ -1,22 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redaction of what stands in the JSON of a record: names, comments and command lines hold secrets too."""
+"""Redaction of what stands in the JSON of a record: names, comments, paths and command lines hold secrets too."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepguard.archive.fold import Folded
+from stepguard.records.manifest import FindingRecord, KeptFile, Manifest, NodeRecord, StepRecord
 
 if TYPE_CHECKING:
     from stepguard.archive.redaction import Redactor
 
-_IN_MANIFEST = ("name", "comment", "work_dir", "constraints", "reservation")
+# Words of stepguard's own, of the cluster's and of the archive's paths; every other text is redacted.
+_NOT_TEXT: dict[type, frozenset[str]] = {
+    Manifest: frozenset({"cluster", "job_id", "kind", "state", "outcome", "lead_node"}),
+    NodeRecord: frozenset({"node", "job_id", "state", "boot_id"}),
+    StepRecord: frozenset({"step_id", "state"}),
+    FindingRecord: frozenset({"node", "step_id"}),
+    KeptFile: frozenset({"name", "what", "sha256"}),
+}
+_COMMAND_LINES = ("argv", "arguments")
 
 
 def scrub(folded: Folded, redactor: Redactor, known: Sequence[bytes]) -> None:
-    """Redacts a node's part and a manifest in place. The steps of both are the same objects."""
+    """Redacts all texts of a node's part and a manifest in place. The steps of both are the same objects."""
 
     @functools.cache
     def clean(text: str) -> str:
@@ -27,11 +37,26 @@ def scrub(folded: Folded, redactor: Redactor, known: Sequence[bytes]) -> None:
     def clean_words(words: Sequence[str]) -> list[str]:
         return redactor.words(words, known)
 
-    for step in folded.node.steps:
-        if step.argv:
-            step.argv = clean_words(tuple(step.argv))
-    for finding in folded.node.findings:
-        finding.text = clean(finding.text)
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, str):
+            return clean(value) if value else value
+        if isinstance(value, list):
+            return [cleaned(one) for one in value]
+        if isinstance(value, dict):
+            return {name: cleaned(one) for name, one in value.items()}
+        if dataclasses.is_dataclass(value):
+            clean_record(value)
+        return value
+
+    def clean_record(record: Any) -> None:
+        kept = _NOT_TEXT.get(type(record), frozenset())
+        for field in dataclasses.fields(record):
+            value = getattr(record, field.name)
+            if field.name in _COMMAND_LINES:
+                setattr(record, field.name, clean_words(tuple(value)))
+            elif field.name not in kept:
+                setattr(record, field.name, cleaned(value))
+
+    clean_record(folded.node)
     if folded.manifest is not None:
-        for name in _IN_MANIFEST:
-            setattr(folded.manifest, name, clean(getattr(folded.manifest, name)))
+        clean_record(folded.manifest)
