@@ -17,6 +17,7 @@ from stepguard.archive.fold import Folded, fold
 from stepguard.archive.index_lines import entry_of
 from stepguard.archive.layout import FINDINGS, MANIFEST, NODES, SCRIPT
 from stepguard.archive.local_cluster import Here
+from stepguard.archive.outcome import outcome_of
 from stepguard.archive.scrub import scrub
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.store import Directory, Writer, write_script
@@ -63,6 +64,8 @@ def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> 
         manifest.missing += spool.damaged
         found = _contents(manifest, spool, batch, redactor, known)
         manifest.files = {name: content.kept for name, content in found.items()}
+        told = folded.told._replace(outputs=_raw_outputs(spool))
+        manifest.outcome, manifest.outcome_why = outcome_of(manifest, told)
     scrub(folded, redactor, known)
     return Prepared(key, folded, found, spool.is_complete, tells_names)
 
@@ -83,6 +86,12 @@ def write(prepared: Prepared, archive: Path, ownership: Ownership) -> None:
         if manifest is not None:
             entry = entry_of(path, manifest, prepared.uid, len(folded.node.findings))
             index.append(cluster.path, node, entry, ownership, sync=prepared.over)
+
+
+def _raw_outputs(spool: Spooled) -> list[bytes]:
+    """slurmstepd writes to stderr first of all."""
+    found = [spool.raw[name].content for name in reversed(_OUTPUTS) if name in spool.raw]
+    return [content for content in found if content is not None]
 
 
 def _contents(
