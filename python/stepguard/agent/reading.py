@@ -8,6 +8,7 @@ alone, and what it was to read is recorded as not read. The hung ones are bounde
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -172,12 +173,20 @@ def _result(source: Source, file: int, status: int | None) -> Read:
     found["what"] = _DEVICES.get(found["what"], found["what"])
     why = source.why
     if found["errno"]:
-        why = f"{found['errno']}; {why}" if why else found["errno"]
+        error = _in_words(found["errno"])
+        why = f"{error}; {why}" if why else error
     elif found["what"] == "regular" and source.identity not in ("", f"{found['dev']}:{found['ino']}"):
         why = "another file than the batch task wrote to has this name now"
     meta = {"source": source.path, **found, "why": why}
     kept_bytes = int(found["head_bytes"]) + int(found["tail_bytes"])
-    return Read(meta, os.pread(file, kept_bytes, _LINE_BYTES) if kept_bytes else None)
+    is_empty = found["what"] == "regular" and not found["errno"] and found["size_bytes"] == 0
+    return Read(meta, os.pread(file, kept_bytes, _LINE_BYTES) if kept_bytes or is_empty else None)
+
+
+def _in_words(name: str) -> str:
+    """ENOENT: No such file or directory (ENOENT)."""
+    number = getattr(errno, name, None)
+    return f"{os.strerror(number)} ({name})" if isinstance(number, int) else name
 
 
 def not_read(source: Source, why: str) -> Read:

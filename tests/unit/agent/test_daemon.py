@@ -65,7 +65,7 @@ def test_output_that_root_alone_may_read_is_not_read(agent: AgentProcess) -> Non
     assert agent.ask_as(USER, _output_of(secret)) == b"ok\n"
     _end(agent)
     meta = agent.meta("7.0", "stdout")
-    assert (meta["what"], meta["why"], meta["head_bytes"]) == ("unreadable", "EACCES", 0)
+    assert (meta["what"], meta["why"], meta["head_bytes"]) == ("unreadable", "Permission denied (EACCES)", 0)
     assert not (agent.layout.jobs / "7.0/stdout.raw").exists()
 
 

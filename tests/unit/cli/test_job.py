@@ -222,3 +222,11 @@ def test_stdout_that_is_closed(environment: dict[str, str]) -> None:
     words = " ".join([*STEPGUARD, "job", "12", ">&-"])
     child = subprocess.run(["sh", "-c", words], env=environment, capture_output=True, timeout=30, check=False)
     assert (child.returncode, child.stderr) == (0, b"")
+
+
+def test_an_empty_output_is_printed_as_such(environment: dict[str, str], archive: Path) -> None:
+    kept = KeptFile("stdout.zst", "/home/alice/o", "regular", 0)
+    write_record(archive, manifest("31", files={"stdout": kept}), files={"stdout.zst": b""})
+    told = job(environment, "31", "stdout")
+    assert (told.returncode, told.stdout, told.stderr) == (0, b"", b"")
+    assert b"Last lines of stdout\n  /home/alice/o, 0 bytes\n" in job(environment, "31").stdout

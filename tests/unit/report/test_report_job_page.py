@@ -74,9 +74,9 @@ def test_a_job_that_failed(tmp_path: Path) -> None:
 
 
 def test_a_job_that_slurm_ended_says_how_that_is_known(tmp_path: Path) -> None:
-    ended = {"exit_status": 0, "exit_signal": 15, "steps": [step("batch", [], [Exit(0, 0, 15)])]}
+    steps = [step("batch", [], [Exit(0, 0, 15)])]
     why = "its output says *** JOB 12 ON n1 CANCELLED AT 2026-11-18T12:00:00 DUE TO TIME LIMIT ***"
-    write_record(tmp_path, manifest(outcome="timeout", outcome_why=why, **ended))
+    write_record(tmp_path, manifest(outcome="timeout", outcome_why=why, exit_signal=15, steps=steps))
     page = page_of(find(tmp_path, "12"))
     assert page.startswith(f"Job 12 train: timeout, killed by SIGTERM (15)\nof alice on cluster lab\n{why}\n\n")
     assert f"\n  timeout: {why}; the batch script: killed by SIGTERM (15)\n" in page
