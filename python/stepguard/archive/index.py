@@ -20,10 +20,11 @@ import errno
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepguard.archive.index_lines import Entry, line_of, line_of_row, rows_of
+from stepguard.archive.index_lines import Entry, Gone, is_gone, line_of, line_of_row, rows_of
 from stepguard.archive.layout import INDEX, is_safe_name
 from stepguard.archive.ownership import OWNER_ONLY, Ownership, put_right
 
@@ -47,7 +48,7 @@ def append(
     record is safe all the same.
     """
     with UserIndex(cluster_dir, entry.uid, ownership) as index:
-        index.append(node, line_of(entry), sync)
+        index.append(node, line_of(entry, time.time()), sync)
 
 
 class UserIndex:
@@ -156,8 +157,8 @@ class UserIndex:
         content = _all_of(descriptor)
         rows, _ = rows_of(content)
         rebuilt = self.content(REBUILT)
-        gone = rows_of(rebuilt)[1] if rebuilt else set()
-        needed = b"".join(line_of_row(row) for path, row in rows.items() if path not in gone)
+        gone: Gone = rows_of(rebuilt)[1] if rebuilt else {}
+        needed = b"".join(line_of_row(row) for row in rows.values() if not is_gone(row, gone))
         if 3 * len(needed) <= 2 * len(content):
             self.replace(name, needed)
 

@@ -3,9 +3,10 @@
 
     1 <tab> field <tab> … <tab> . <newline>
 
-Fields are JSON strings without their quotes: ASCII, no tab or newline inside, lossless for undecodable bytes. The dot
-at the end tells a whole line from a torn one that was healed. Tabs, for 10^5 lines of JSON take 0.4 to 0.6 s to parse,
-these 0.1 s, and only what is shown is parsed further.
+Fields are JSON strings without their quotes: ASCII, no tab or newline inside, lossless for undecodable bytes. The last
+one is when the line was written, and the dot tells a whole line from a torn one that was healed. A line "path gone
+time" takes back those of a record that were written until then: one that comes again after it was pruned is there.
+Tabs, for 10^5 lines of JSON take 0.4 to 0.6 s to parse, these 0.1 s, and only what is shown is parsed further.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ class Entry(NamedTuple):
 
 Row = list[str]
 """A line's fields as they stand there; those of an entry begin at number 1."""
-PATH, START, END, STATE, EXIT, PRINTED_ID, JOB_ID, ATTEMPT, NAME, USER, NODES, PARTITION, RESUMES, FINDINGS = range(
-    1, 15
+PATH, START, END, STATE, EXIT, PRINTED_ID, JOB_ID, ATTEMPT, NAME, USER, NODES, PARTITION, RESUMES, FINDINGS, WRITTEN = (
+    range(1, 16)
 )
-_ROW_FIELDS = len(Entry._fields) - 1 + 2
-_GONE_FIELDS = 4
+_ROW_FIELDS = len(Entry._fields) - 1 + 3
+_GONE_FIELDS = 5
+Gone = dict[str, float]
+"""Paths of records that are gone, and the time of the last line that says otherwise."""
 
 
 def entry_of(path: str, manifest: Manifest, uid: int, findings: int) -> Entry:
@@ -89,22 +92,22 @@ def entry_of_node(path: str, record: NodeRecord, uid: int) -> Entry:
     return Entry(path, record.start_s, record.end_s, state, "", *ids, "", "", record.node, "", 0, 0, uid)
 
 
-def line_of(entry: Entry) -> bytes:
+def line_of(entry: Entry, written_s: float = 0.0) -> bytes:
     """The entry's line, newline included."""
     short = entry._replace(name=entry.name[:_NAME_MAX_CHARS])
-    return "\t".join([_SCHEMA, *map(_written, short[:-1]), _END]).encode("ascii") + b"\n"
+    return "\t".join([_SCHEMA, *map(_written, short[:-1]), _written(written_s), _END]).encode("ascii") + b"\n"
 
 
-def gone_line(path: str) -> bytes:
-    """A line that says: whatever other lines say, there is no such record any more."""
-    return "\t".join([_SCHEMA, _written(path), _GONE, _END]).encode("ascii") + b"\n"
+def gone_line(path: str, until_s: float) -> bytes:
+    """A line that says: there is no such record any more, whatever lines say that were written until then."""
+    return "\t".join([_SCHEMA, _written(path), _GONE, _written(until_s), _END]).encode("ascii") + b"\n"
 
 
-def rows_of(content: bytes) -> tuple[dict[str, Row], set[str]]:
-    """The last whole line of each record, by path, and the paths of those that are gone. What is torn, of a later
-    schema or none of ours is left out."""
+def rows_of(content: bytes) -> tuple[dict[str, Row], Gone]:
+    """The last whole line of each record, by path, and those that are gone. What is torn, of a later schema or none of
+    ours is left out."""
     rows: dict[str, Row] = {}
-    gone: set[str] = set()
+    gone: Gone = {}
     for line in content.decode("ascii", errors="replace").split("\n"):
         row = line.split("\t")
         if row[0] != _SCHEMA or row[-1] != _END:
@@ -112,8 +115,23 @@ def rows_of(content: bytes) -> tuple[dict[str, Row], set[str]]:
         if len(row) == _ROW_FIELDS:
             rows[row[PATH]] = row
         elif len(row) == _GONE_FIELDS and row[2] == _GONE:
-            gone.add(row[PATH])
+            gone[row[PATH]] = _time_of(row[3])
     return rows, gone
+
+
+def written_s(row: Row) -> float:
+    """When the row's line was written, by its node's clock."""
+    return _time_of(row[WRITTEN])
+
+
+def is_gone(row: Row, gone: Gone) -> bool:
+    """Whether the record went after the row's line was written."""
+    return row[PATH] in gone and written_s(row) <= gone[row[PATH]]
+
+
+def says_the_same(row: Row, line: bytes) -> bool:
+    """Whether a row says of a record what this line does, whenever they were written."""
+    return row[:WRITTEN] == line.decode("ascii").split("\t")[:WRITTEN]
 
 
 def line_of_row(row: Row) -> bytes:
@@ -153,6 +171,13 @@ def text_of(field: str) -> str:
 def seconds_of(field: str) -> float | None:
     """A field's time. Raises ValueError."""
     return float(field) if field else None
+
+
+def _time_of(field: str) -> float:
+    try:
+        return float(field)
+    except ValueError:
+        return 0.0
 
 
 def _written(value: str | float | None) -> str:

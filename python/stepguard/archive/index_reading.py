@@ -30,6 +30,7 @@ from stepguard.archive.index_lines import (
     Entry,
     Row,
     entry_from,
+    is_gone,
     rows_of,
     seconds_of,
     text_of,
@@ -161,18 +162,17 @@ def _uids(cluster: ClusterLayout, uid: int | None) -> list[int]:
 
 def _rows(cluster: ClusterLayout, uid: int, containing: str = "") -> list[Row]:
     """One user's rows; with `containing`, at least those that have this text. None where they are another user's."""
+    contents = dict(_contents(cluster.index / str(uid)))
+    rebuilt, gone = rows_of(contents.pop(REBUILT, b""))
     rows: dict[str, Row] = {}
-    rebuilt: dict[str, Row] = {}
-    gone: set[str] = set()
-    for name, content in _contents(cluster.index / str(uid)):
-        if name == REBUILT:
-            rebuilt, gone = rows_of(content)
-        elif containing.encode() in content:
-            rows.update(rows_of(content)[0])
+    for content in contents.values():
+        if containing.encode() in content:
+            found = rows_of(content)[0]
+            rows.update({path: row for path, row in found.items() if not is_gone(row, gone)} if gone else found)
     for path, row in rebuilt.items():
         if path not in rows or (rows[path][STATE] == RUNNING != row[STATE]):
             rows[path] = row
-    return [row for path, row in rows.items() if path not in gone] if gone else list(rows.values())
+    return list(rows.values())
 
 
 def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:

@@ -5,7 +5,8 @@ Both may run beside the archivers, and no line that these append meanwhile is lo
 What is found goes into a file of each user's own, +rebuilt.tsv, which is replaced by a rename. For a record that stands
 in both, a reader takes the node's line, unless that still says "running"; so a line that is younger than the rebuild
 counts. Lines are read before the records are walked: a record is there before its line, so one that the walk does not
-find is gone, and not yet to come. Two rebuilds at once: the last one counts.
+find is gone, and not yet to come. What is gone is so for the lines that were read: a record that comes again has a
+younger one. Two rebuilds at once: the last one counts.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from stepguard.archive.index_lines import (
     line_of,
     line_of_row,
     rows_of,
+    says_the_same,
+    written_s,
 )
 from stepguard.archive.layout import FINDINGS, INDEX, MANIFEST, NODES, ClusterLayout, RecordName
 from stepguard.archive.ownership import OWNER_ONLY, Ownership
@@ -42,8 +45,8 @@ def rebuild(cluster_dir: Path, ownership: Ownership = OWNER_ONLY) -> int:
         found.setdefault(uid, {})[path] = line
     for uid in told.keys() | found.keys():
         rows, lines = told.get(uid, {}), found.get(uid, {})
-        wanted = [line for path, line in lines.items() if path not in rows or line_of_row(rows[path]) != line]
-        wanted += [gone_line(path) for path in rows if path not in lines]
+        wanted = [line for path, line in lines.items() if path not in rows or not says_the_same(rows[path], line)]
+        wanted += [gone_line(path, written_s(row)) for path, row in rows.items() if path not in lines]
         _put(cluster_dir, uid, ownership, wanted)
     return sum(map(len, found.values()))
 
@@ -52,11 +55,14 @@ def forget(cluster_dir: Path, gone: Mapping[int, Iterable[str]], ownership: Owne
     """Takes records that were deleted out of the index: their paths below the cluster's directory, by the uid of their
     owners. Raises OSError; a rebuild does the same from what is there."""
     for uid, paths in gone.items():
+        told = _told_by_nodes(cluster_dir, uid, ownership)
         with UserIndex(cluster_dir, uid, ownership) as index:
             rows, before = rows_of(index.content(REBUILT) or b"")
-        now = before | set(paths)
+        now = set(paths)
         lines = [line_of_row(row) for path, row in rows.items() if path not in now]
-        _put(cluster_dir, uid, ownership, lines + [gone_line(path) for path in sorted(now)])
+        until_s = {**before, **{path: written_s(told[path]) for path in now & told.keys()}}
+        lines += [gone_line(path, time_s) for path, time_s in sorted(until_s.items()) if path in told]
+        _put(cluster_dir, uid, ownership, lines)
 
 
 def _users(cluster_dir: Path) -> list[int]:
@@ -67,11 +73,13 @@ def _users(cluster_dir: Path) -> list[int]:
 
 
 def _told_by_nodes(cluster_dir: Path, uid: int, ownership: Ownership) -> dict[str, Row]:
+    """The last line of each record."""
     rows: dict[str, Row] = {}
     with UserIndex(cluster_dir, uid, ownership) as index:
         for name, content in index.contents():
-            if name != REBUILT:
-                rows.update(rows_of(content)[0])
+            for path, row in rows_of(content)[0].items() if name != REBUILT else ():
+                if path not in rows or written_s(rows[path]) <= written_s(row):
+                    rows[path] = row
     return rows
 
 

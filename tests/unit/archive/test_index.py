@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def test_links_of_the_user_lead_root_nowhere(cluster: Path) -> None:
     file.unlink()
     secret.rename(file)  # a file of root's that was moved there
     append(cluster, "n1", entry(uid=1234))
-    assert file.read_bytes() == line_of(entry())
+    assert list(rows_of(file.read_bytes())[0]) == [entry().path]
 
 
 def test_a_fifo_of_the_user_holds_up_nobody(cluster: Path) -> None:
@@ -232,6 +233,33 @@ def test_what_was_pruned_is_forgotten_for_good(cluster: Path) -> None:
     rebuild(cluster)
     assert (cluster / f"index/{UID}" / REBUILT).exists()  # 14 has no record
     assert known(cluster) == []
+
+
+def test_what_comes_again_after_it_was_pruned_is_there(cluster: Path) -> None:
+    """A job ran on though its record was taken for abandoned: the same line again, and another at its end."""
+    running = entry(12, state="running", end_s=None, exit="")
+    append(cluster, "n1", running)
+    append(cluster, "n1", entry(13))
+    for again in (running, entry(12), entry(12, findings=1)):
+        forget(cluster, {UID: [f"{DAY}/12.0"]})
+        assert [one.job_id for one in known(cluster)] == ["13"]
+        time.sleep(0.002)  # lines tell milliseconds
+        append(cluster, "n1", again)
+        assert sorted(known(cluster)) == sorted([again, entry(13)])
+        for number in range(1000):
+            append(cluster, "n1", entry(13, findings=number))
+        assert again in known(cluster)  # compacted
+        append(cluster, "n1", entry(13))
+
+
+def test_what_was_pruned_is_not_told_for_ever(cluster: Path) -> None:
+    for number in range(200):
+        append(cluster, "n1", entry(number))
+        forget(cluster, {UID: [f"{DAY}/{number}.0"]})
+    (cluster / f"index/{UID}/n1.tsv").unlink()
+    append(cluster, "n1", entry(201))
+    forget(cluster, {UID: [f"{DAY}/201.0"]})
+    assert (cluster / f"index/{UID}" / REBUILT).read_bytes().count(b"\n") == 1
 
 
 def test_no_line_is_lost_to_a_rebuild_beside_it(tmp_path: Path) -> None:
