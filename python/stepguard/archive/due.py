@@ -6,6 +6,7 @@ Looked at every second: one stat of SPOOL/jobs while nothing comes or goes, and 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from stepguard.records.spool import COMPLETE, AttemptKey, SpoolLayout
 EARLY_S = 2.0
 # The steps of a running job appear in its record this often at most.
 AGAIN_S = 60.0
+# The record of a running job of which there is no news is written again this often: one that has not changed for long
+# is of a node that has gone (retention).
+BEAT_S = 1800.0
 _RETRY_MIN_S, _RETRY_MAX_S = 1.0, 300.0
 # Tries after which an attempt is no longer expected to succeed.
 SET_ASIDE_TRIES = 5
@@ -24,13 +28,14 @@ SET_ASIDE_TRIES = 5
 @dataclass
 class Seen:
     """An attempt in the spool. Times are those of CLOCK_MONOTONIC; `archived_ns` is the directory's time when it was
-    read for the archive, `failures` in a row."""
+    read for the archive, `beat_s` when it is to be written again without any news, `failures` in a row."""
 
     directory: Path
     changed_ns: int = -1
     archived_ns: int = -1
     is_complete: bool = False
     next_s: float = 0.0
+    beat_s: float = math.inf
     failures: int = 0
 
 
@@ -50,7 +55,8 @@ class Due:
         for key, seen in list(self._seen.items()):
             if not seen.is_complete and not self._changed(key, seen):
                 continue
-            if (seen.is_complete or seen.changed_ns != seen.archived_ns) and seen.next_s <= now_s:
+            has_news = seen.is_complete or seen.changed_ns != seen.archived_ns or seen.beat_s <= now_s
+            if has_news and seen.next_s <= now_s:
                 due.append((key, seen))
         return sorted(due, key=lambda one: (not one[1].is_complete, one[1].failures, one[0]))
 
@@ -72,6 +78,7 @@ class Due:
         seen.archived_ns = seen.changed_ns
         seen.is_complete = False
         seen.next_s = time.monotonic() + AGAIN_S
+        seen.beat_s = time.monotonic() + BEAT_S
 
     def failed(self, key: AttemptKey) -> int:
         """It could not be archived, and others may; returns how often that was."""

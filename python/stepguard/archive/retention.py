@@ -2,7 +2,8 @@
 """Which records have become too old or too many, and their deletion beside nodes that write.
 
 Only an attempt that has ended goes, and none that anybody wrote to within the last hour. One that never says that it
-has ended (its node never came back) stays, unless `abandoned_s` says for how long nobody must have written to it.
+has ended (its node never came back) stays, unless `abandoned_s` says for how long nobody must have written to it. The
+record of a job that runs is written every half an hour (due), and comes again with the next news where it was deleted.
 
 What makes deletion safe beside writers, on NFS too, without a lock:
 - A record is first renamed to CLUSTER/pruned/, looked at again there, and put back when something in it has changed
@@ -35,6 +36,8 @@ from stepguard.archive.plain_files import read_manifest
 from stepguard.records.manifest import MalformedRecord
 
 FRESH_S = 3600.0
+# A node that is down, or whose agent is, says nothing of a job that may run: for so long it is not taken for gone.
+ABANDONED_MIN_S = 7 * 86400.0
 _DAY_S = 86400.0
 _BLOCK_BYTES = 512  # what st_blocks counts (stat(2))
 _PRUNED = "pruned"

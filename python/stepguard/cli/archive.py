@@ -32,22 +32,34 @@ def command() -> None:
 @command.command()
 @click.option("--keep", metavar="AGE", help="Delete records of jobs that have ended longer ago: 90d, 12h, 8w.")
 @click.option("--max-size", metavar="SIZE", help="Delete the oldest until the archive is no larger: 500G, 2T.")
-@click.option("--abandoned", metavar="AGE", help="Delete records that never ended and have not changed for longer.")
+@click.option(
+    "--abandoned",
+    metavar="AGE",
+    help="Delete records that never ended and that no node has written to for longer; at least 7d.",
+)
 @click.option("--yes", is_flag=True, help="Really delete; else it is only said what would be.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, with all records by path.")
 def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bool, as_json: bool) -> None:
     """Delete old records. Says what it would delete, and deletes only with --yes.
 
-    Safe while nodes write. A record that anybody wrote to within the last hour stays, and so does one whose job has
-    not ended.
+    Safe while nodes write. A record that a node wrote to within the last hour stays, and so does one whose job has not
+    ended. That of a job that runs is written every half an hour, but only while its first node and the agent there are
+    up and reach the archive: give --abandoned more time than repairs take.
     """
     from stepguard.archive import retention
     from stepguard.archive.ownership import ownership
 
+    abandoned_s = _age_s(abandoned, "--abandoned") if abandoned else None
+    if abandoned_s is not None and abandoned_s < retention.ABANDONED_MIN_S:
+        raise UsageError(
+            f"{abandoned} is too short",
+            "--abandoned",
+            "at least 7d: a node that is down says nothing of a job that runs",
+        )
     rules = retention.Rules(
         keep_s=_age_s(keep, "--keep") if keep else None,
         max_bytes=_size_bytes(max_size) if max_size else None,
-        abandoned_s=_age_s(abandoned, "--abandoned") if abandoned else None,
+        abandoned_s=abandoned_s,
     )
     if rules == retention.Rules():
         raise UsageError("nothing to go by", "archive prune", "say --keep AGE, --max-size SIZE or --abandoned AGE")

@@ -65,6 +65,8 @@ def test_prune_in_json(archive: Archive) -> None:
         ["--max-size", "5X"],
         ["--max-size", "-1"],
         ["--keep", "٣d"],
+        ["--abandoned", "1h"],
+        ["--abandoned", "6d"],
     ],
 )
 def test_prune_refuses_what_it_does_not_understand(archive: Archive, words: list[str]) -> None:
