@@ -33,13 +33,15 @@ PARTS = ("script", "env", "stdout", "stderr", "timeline", "resumes", "nodes")
 def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as_json: bool) -> int:
     """Show the record of a job: what ran, where, when, how it ended, and the last lines of its output.
 
-    ID as Slurm writes it: 12, 12_3 for a task of an array, 12+1 for a part of a het job. With a part, that part alone;
-    script, env, stdout and stderr go into a pipe or a file byte for byte.
+    ID as Slurm writes it: 12, 12_3 for a task of an array, 12+1 for a part of a het job; 12.0 for the first attempt of
+    a requeued one, 12.1 for the next, as `stepguard jobs` lists them. With a part, that part alone; script, env, stdout
+    and stderr go into a pipe or a file byte for byte.
     """
     from stepguard.archive.reading import find
     from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write, write_lines
 
     gc.disable()  # as in `stepguard jobs`
+    job_id, attempt = _named(job_id, attempt)
     archive = Path(config.load().archive.dir)
     attempts = find(archive, job_id, None, cluster)
     records = attempts
@@ -62,6 +64,16 @@ def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as
     except PipeClosed:
         return PIPE_CLOSED
     return _told_troubles(record, screen) if not as_json else 0
+
+
+def _named(text: str, option: int | None) -> tuple[str, int | None]:
+    """The job, and which attempt of it was named. Raises UsageError where two were."""
+    from stepguard.records.job_ids import split_attempt
+
+    job_id, attempt = split_attempt(text)
+    if None not in (attempt, option) and attempt != option:
+        raise UsageError("two attempts of one job", f"{text!r} and --attempt {option}", "name one")
+    return job_id, option if attempt is None else attempt
 
 
 def _page(records: Sequence[Record], attempts: Sequence[Record], screen: Screen) -> Iterator[str]:

@@ -230,3 +230,23 @@ def test_an_empty_output_is_printed_as_such(environment: dict[str, str], archive
     told = job(environment, "31", "stdout")
     assert (told.returncode, told.stdout, told.stderr) == (0, b"", b"")
     assert b"Last lines of stdout\n  /home/alice/o, 0 bytes\n" in job(environment, "31").stdout
+
+
+@pytest.mark.usefixtures("archive")
+def test_an_attempt_behind_the_id(environment: dict[str, str]) -> None:
+    assert job(environment, "12.0", "script").stdout == b"first\n"
+    assert job(environment, "12.1", "script").stdout == SCRIPT
+    assert job(environment, "20_2.0").stdout.startswith(b"Job 20_2 (21) train: completed\n")
+    assert job(environment, "12.1", "--attempt", "1", "script").stdout == SCRIPT
+    assert b"attempt 7: " in job(environment, "12.7").stderr
+    two = job(environment, "12.0", "--attempt", "1")
+    assert (two.returncode, two.stderr) == (
+        2,
+        b"stepguard: two attempts of one job: '12.0' and --attempt 1: name one\n",
+    )
+    assert job(environment, "12.").returncode == 2
+
+
+def test_an_id_that_is_none_is_not_echoed_whole(environment: dict[str, str]) -> None:
+    told = job(environment, "1" * 100_000)
+    assert (told.returncode, len(told.stderr) < 200) == (2, True)

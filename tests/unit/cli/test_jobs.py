@@ -138,3 +138,15 @@ def test_wrong_words(arguments: list[str], message: str) -> None:
 def test_an_unknown_cluster() -> None:
     with pytest.raises(StepguardError, match="no records of cluster elsewhere"):
         run("--cluster", "elsewhere")
+
+
+def test_the_first_attempt_of_a_requeued_job_is_named(archive: Path) -> None:
+    times = {"start_s": NOW_S - 100, "end_s": NOW_S - 50}
+    append(archive / "lab", "n1", entry(9, state="cancelled", exit="0:15", path="2026/11/18/9.0", **times))
+    append(archive / "lab", "n1", entry(9, attempt=1, path="2026/11/18/9.1", start_s=NOW_S - 40, end_s=NOW_S))
+    lines = [line.split() for line in run("--since", "10m").stdout.splitlines()]
+    assert [(line[0], line[4]) for line in lines] == [("JOB", "STATE"), ("9.1", "completed"), ("9.0", "requeued")]
+    assert ids("--state", "requeued") == ["9.0"]
+    assert ids("--state", "cancelled") == []
+    (job,) = json.loads(run("--json", "--state", "requeued").stdout)["jobs"]
+    assert (job["state"], job["outcome"]) == ("ended", "requeued")
