@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stepguard.archive import job
 from stepguard.archive.outcome import Told
-from stepguard.archive.steps import fold_steps, step_of
+from stepguard.archive.steps import arguments, cut_argv, fold_steps, step_of
 from stepguard.archive.timeline import Event, Message, in_order
 from stepguard.records import wire
 from stepguard.records.manifest import FindingRecord, Manifest, Missing, NodeRecord, StepRecord
@@ -164,6 +164,7 @@ def _manifest(
     for name, value in {**job.facts(environments), **job.array_and_het(environments, key.job_id)}.items():
         setattr(found, name, value)
     found.work_dir = found.work_dir or _output_work_dir(folded.events)
+    found.argv = next((arguments(event) for event in folded.events if event.kind == "batch"), [])
     found.uid, found.gid = folded.uid, folded.gid
     found.node_list, found.nodes, found.lead_node = node_list, nodes, node.node
     found.start_s, found.end_s, found.steps = node.start_s, node.end_s, node.steps
@@ -172,7 +173,7 @@ def _manifest(
         exits = folded.told.batch_exit or exits
     if exits is not None:
         found.exit_status, found.exit_signal = exits
-    found.missing = [*node.missing, *_job_missing(found, kinds)]
+    found.missing = [*node.missing, *_job_missing(found, folded.events)]
     return found
 
 
@@ -185,7 +186,10 @@ def _batch_exit(steps: Sequence[StepRecord]) -> tuple[int, int] | None:
     return (exits[0].status, exits[0].signal) if exits else None
 
 
-def _job_missing(found: Manifest, kinds: set[str]) -> Iterable[Missing]:
+def _job_missing(found: Manifest, events: Sequence[Event]) -> Iterable[Missing]:
+    kinds = {event.kind for event in events}
+    cut = [one for event in events if event.kind == "batch" for one in cut_argv(event, "the batch script")]
+    yield from cut
     if found.uid is None:
         yield Missing("owner", "nothing that root sent tells it, so the record is root's")
     if not found.nodes:

@@ -66,15 +66,29 @@ def _start(step: StepRecord, event: Event) -> Iterable[Missing]:
     step.start_s = event.at_s if step.start_s is None else step.start_s
     if event.kind == "batch":
         return
-    step.argv = [word.decode(errors="surrogateescape") for word in wire.words(fields.get("argv", b""))]
+    step.argv = _words(event)
     step.nodes = wire.text(fields, "step_node_list")
     step.node_count = wire.number(fields, "node_count")
     step.task_count = wire.number(fields, "task_count")
     step.local_tasks = wire.number(fields, "local_tasks")
     step.attempt = wire.number(fields, "attempt")
-    size_bytes, kept_bytes = wire.number(fields, "argv_size"), len(fields.get("argv", b""))
+    yield from cut_argv(event, f"step {step.step_id}")
+
+
+def arguments(event: Event) -> list[str]:
+    """Those of a batch script; the first word is the script's copy in slurmd's spool, which says nothing."""
+    return _words(event)[1:]
+
+
+def cut_argv(event: Event, of: str) -> Iterable[Missing]:
+    """What to say of a command line that was too long."""
+    size_bytes, kept_bytes = wire.number(event.fields, "argv_size"), len(event.fields.get("argv", b""))
     if size_bytes is not None and size_bytes > kept_bytes:
-        yield Missing(f"command line of step {step.step_id}", f"{kept_bytes} of its {size_bytes} bytes are kept")
+        yield Missing(f"command line of {of}", f"{kept_bytes} of its {size_bytes} bytes are kept")
+
+
+def _words(event: Event) -> list[str]:
+    return [word.decode(errors="surrogateescape") for word in wire.words(event.fields.get("argv", b""))]
 
 
 def _end(step: StepRecord, event: Event) -> None:

@@ -123,7 +123,7 @@ class Manifest:
     believed.
 
     `exit_status` and `exit_signal` are those that Slurm gives the job, or those of the batch script where Slurm ended
-    the job; `derived_exit_status` is the worst of its steps. `arguments` are those of the batch script.
+    the job; `derived_exit_status` is the worst of its steps. `argv` are the arguments of the batch script.
     """
 
     cluster: str
@@ -161,7 +161,7 @@ class Manifest:
     resumes: int = 0
     outcome: str = ""
     outcome_why: str = ""
-    arguments: list[str] = field(default_factory=list)
+    argv: list[str] = field(default_factory=list)
     last_heard_s: float | None = None
     schema: int = SCHEMA
 

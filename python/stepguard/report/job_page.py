@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -141,14 +142,16 @@ def _batch_exit(steps: Sequence[Step]) -> tuple[int, int] | None:
 
 
 def _script(record: Record, screen: Screen) -> list[str]:
+    argv = record.manifest.argv if record.manifest else []
+    arguments = labelled("arguments", screen.text(_short(shlex.join(argv))), screen)
     if not record.script:
-        return []
+        return [*arguments]
     lines = screen.lines(record.script).expandtabs(8).rstrip("\n").split("\n")
     shown = [screen.clipped(f"{INDENT}| {line}".rstrip()) for line in lines[:_SCRIPT_LINES]]
     more = len(lines) - _SCRIPT_LINES
     if more > 0:
         shown.append(f"{INDENT}{more} more lines: stepguard job {job_id_arguments(record)} script")
-    return shown
+    return [*shown, *arguments]
 
 
 def _steps(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[str]:

@@ -83,11 +83,15 @@ class Told:
         exits = {"SLURM_JOB_EXIT_CODE": "256", "SLURM_JOB_EXIT_CODE2": "1:0", "SLURM_JOB_DERIVED_EC": "9"}
         return self.hook("epilog", **{**exits, **variables})
 
-    def batch(self, script: bytes = SCRIPT, /, **variables: str) -> Told:
+    def batch(self, script: bytes = SCRIPT, /, *arguments: str, **variables: str) -> Told:
         given = {"SLURM_JOB_NAME": "train", "HOME": "/home/alice", **variables}
         content = environment(given)
+        words = ["/var/spool/slurmd/job00012/slurm_script", *arguments]
+        argv = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words)
         return self.say(
             "batch",
+            argv=argv,
+            argv_size=len(argv),
             step_id="batch",
             uid=self.uid,
             gid=GID,

@@ -16,7 +16,7 @@ from stepguard.archive import record, spooled
 from stepguard.archive.local_cluster import Here
 from stepguard.archive.ownership import OWNER_ONLY, Ownership
 from stepguard.archive.redaction import Redactor, load_rules
-from stepguard.records.manifest import FindingRecord, Manifest, manifest_from, node_from
+from stepguard.records.manifest import FindingRecord, Manifest, Missing, manifest_from, node_from
 from stepguard.records.spool import COMPLETE
 from unit.archive.spools import SCRIPT, START_S, UID, Told, whole_job
 
@@ -301,3 +301,19 @@ def test_the_output_tells_how_slurm_ended_the_job(archive: Path) -> None:
     assert (manifest.outcome, manifest.outcome_why) == ("timeout", f"its output says {notice}")
     (line,) = (archive / "lab/index" / str(UID) / "n1.tsv").read_text().splitlines()
     assert line.split("\t")[4:6] == ["timeout", "0:0"]
+
+
+def test_the_arguments_of_the_batch_script(archive: Path) -> None:
+    words = ("--lr=0.1", "--seed", "7", "--api-token", "s3cr3t-Value-0123456789abcdef", "\udcff")
+    put(archive, Told().prolog().batch(SCRIPT, *words).step_end("batch", (0, 0)).epilog())
+    argv = manifest_at(archive / DAY / "12.0").argv
+    assert (argv[:4], argv[5]) == (["--lr=0.1", "--seed", "7", "--api-token"], "\udcff")
+    assert argv[4].startswith("[redacted:")
+
+
+def test_arguments_that_are_cut_are_said_to_be(archive: Path) -> None:
+    told = Told().prolog().say("batch", argv=b"/spool/slurm_script\0a\0", argv_size=99)
+    put(archive, told.step_end("batch", (0, 0)).epilog())
+    manifest = manifest_at(archive / DAY / "12.0")
+    assert manifest.argv == ["a"]
+    assert Missing("command line of the batch script", "22 of its 99 bytes are kept") in manifest.missing

@@ -181,3 +181,9 @@ def test_sentences_of_the_journal() -> None:
     )
     assert sentence({"event": "helper-ended", "helper": "72", "seen_by": "n2"}) == "helper job 72 was ended by n2"
     assert sentence({"event": "something-new"}) == "something-new"
+
+
+def test_the_arguments_of_the_script_stand_below_it(tmp_path: Path) -> None:
+    write_record(tmp_path, manifest(argv=["--lr=0.1", "two words", EVIL]), files={"script": b"#!/bin/sh\n"})
+    page = page_of(find(tmp_path, "12"))
+    assert "  | #!/bin/sh\n  arguments   --lr=0.1 'two words' '\\x1b" in page
