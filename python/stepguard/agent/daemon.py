@@ -26,9 +26,10 @@ from stepguard.agent.intake import Intake
 from stepguard.agent.log import Log
 from stepguard.agent.message import ASKING_KINDS, Message, read
 from stepguard.agent.notes import Notes
+from stepguard.agent.reserve import Reserve
 from stepguard.agent.server import Connection, Server
 from stepguard.agent.service import Service
-from stepguard.agent.storing import Storing
+from stepguard.agent.storing import Refill, Storing
 from stepguard.agent.usage import Usage
 from stepguard.config import Config
 from stepguard.errors import StepguardError
@@ -40,6 +41,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TICK_S = 1.0
 # How long what was taken in may need to reach the disk when we are told to stop.
 _STOP_S = 10.0
+_MEND_S = 10.0
 _DESCRIPTORS = 4096
 
 
@@ -59,7 +61,9 @@ class Agent:
         self._boot_id = _BOOT_ID.read_text().strip()
         self._started_s = time.monotonic()
         self._selector = selectors.DefaultSelector()
-        self._storing = Storing()
+        self._reserve = Reserve(self._layout.reserve, config.agent.spool_max_mib << 20, log)
+        self._storing = Storing(self._reserve)
+        self._mend_s = 0.0
         self._selector.register(self._storing.wakeup, selectors.EVENT_READ, lambda _: self._storing.finished())
         self._usage = Usage(self._layout, config.agent.spool_max_mib << 20, log)
         self._reading = reading.Reading(
@@ -116,19 +120,31 @@ class Agent:
             self._usage.look()
         except OSError as error:
             self._log.error(f"cannot look at the spool: {error}", "look")
+        self._mend_spool()
         self._server.expire()
         self._reading.look()
         self._archiver.look()
         for attempt in self._intake.attempts:
             self._settle(attempt)
 
+    def _mend_spool(self) -> None:
+        """Now and then, what a full disk has kept from it."""
+        self._reserve.look()
+        if (now_s := time.monotonic()) >= self._mend_s:
+            self._mend_s = now_s + _MEND_S
+            self._intake.retry()
+            self._storing.put(Refill(self._reserve, self._layout.root))
+
     def _finish_storing(self) -> None:
         """Whoever waits for an answer gets it."""
+        self._intake.retry()
         end_s = time.monotonic() + _STOP_S
         while self._storing.pending and time.monotonic() < end_s:
             for key, events in self._selector.select(0.1):
                 if self._selector.get_map().get(key.fd) is key:
                     key.data(events)
+        if self._intake.waiting_count:
+            self._log.error(f"{self._intake.waiting_count} messages of jobs are lost: the spool did not take them")
 
     # -- messages --
 
@@ -193,6 +209,7 @@ class Agent:
             "uptime_s": round(time.monotonic() - self._started_s, 1),
             "spool": {"used_bytes": self._usage.used_bytes, "bound_bytes": self._usage.bound_bytes},
             "notes": self._notes.count(),
+            "waiting": self._intake.waiting_count,
             "attempts": [answers.job(attempt) for attempt in self._intake.attempts],
             "connections": self._server.connection_count,
             "readers": {"busy": self._reading.count, "hung": self._reading.hung_count},

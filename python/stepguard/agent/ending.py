@@ -104,7 +104,7 @@ class Ending:
                 self._log.error(f"{name} of job {end.attempt.key} is not kept: {error.strerror}", "store output")
             then(error)
 
-        job = Job(end.directory, name, content, stored)
+        job = Job(end.directory, name, content, stored, is_vital=not name.endswith(".raw"))
         self._storing.put(job)
 
     def _done(self, end: _End, source: Source) -> None:

@@ -8,11 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from stepguard.agent.attempts import Attempt, Attempts
 from stepguard.agent.log import Log
 from stepguard.agent.message import BEGINNINGS, CLOSED, JOB_KINDS, Message, read
 from stepguard.agent.notes import Note, Notes
+from stepguard.agent.reserve import is_full
 from stepguard.agent.storing import Job, Move, Storing
 from stepguard.agent.usage import Usage
 from stepguard.records import spool, wire
@@ -22,6 +24,17 @@ from stepguard.records.spool import COMPLETE, SpoolLayout
 _OUTPUTS_MAX = 4
 # What goes first when the spool is nearly full.
 _CONTENT = ("script", "environment")
+# What the disk does not take is kept in memory up to this.
+_WAITING_MAX_BYTES = 4 << 20
+
+
+class _Unstored(NamedTuple):
+    """A message on its way into the spool: to this attempt, under this name."""
+
+    attempt: Attempt
+    message: Message
+    name: str
+    content: bytes
 
 
 class Intake:
@@ -38,6 +51,7 @@ class Intake:
         self._log = log
         self._settle = settle
         self._sequence = 0
+        self._waiting: list[_Unstored] = []
 
     def refusal(self, uid: int, message: Message) -> str:
         """Why this user may not send this message; "" when they may."""
@@ -66,11 +80,12 @@ class Intake:
         kept: Callable[[OSError | None], None],
     ) -> None:
         """Brings a message into the spool that was not refused, then calls `kept`."""
-        if message.kind == "batch" and not self._usage.takes_content(len(content)):
-            content = _without_content(fields)
+        lesser = _without_content(fields) if message.kind == "batch" else b""
+        if lesser and not self._usage.takes_content(len(content)):
+            content, lesser = lesser, b""
             self.counters["dropped_content"] += 1
         own = self.open_job_of(uid, message.job_id) if uid != 0 else None
-        self._add(own or self._attempt_of(message), message, content, kept)
+        self._add(own or self._attempt_of(message), message, content, kept, lesser)
 
     def adopt(self, note: Note, notes: Notes) -> None:
         """Brings a note to its attempt; one whose message was taken all the same is deleted."""
@@ -137,16 +152,53 @@ class Intake:
                 (self._layout.attempt(key) / COMPLETE).unlink()  # Slurm runs it once more
         return self.attempts.open(key)
 
-    def _add(self, attempt: Attempt, message: Message, content: bytes, kept: Callable[[OSError | None], None]) -> None:
+    def retry(self) -> None:
+        """Tries once more to store what the disk did not take."""
+        waiting, self._waiting = self._waiting, []
+        for unstored in waiting:
+            self._put(unstored, _told_before)
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages in memory that the disk did not take."""
+        return len(self._waiting)
+
+    def _add(
+        self,
+        attempt: Attempt,
+        message: Message,
+        content: bytes,
+        kept: Callable[[OSError | None], None],
+        lesser: bytes = b"",
+    ) -> None:
         attempt.observe(message, time.monotonic())
         attempt.unstored += 1
+        self._put(_Unstored(attempt, message, self._new_name(message.kind), content), kept, lesser)
+
+    def _put(self, unstored: _Unstored, kept: Callable[[OSError | None], None], lesser: bytes = b"") -> None:
+        """`lesser` is stored in its place where the disk is full."""
+        attempt, message, name, content = unstored
 
         def stored(error: OSError | None) -> None:
-            self._stored(attempt, message, job.size_bytes, error)
-            kept(error)
+            if lesser and is_full(error):
+                self.counters["dropped_content"] += 1
+                self._put(unstored._replace(content=lesser), kept)
+            elif error is not None and self._waits(unstored, error):
+                kept(error)
+            else:
+                self._stored(attempt, message, len(content), error)
+                kept(error)
 
-        job = Job(self._layout.attempt(attempt.key), self._new_name(message.kind), content, stored)
-        self._storing.put(job, is_urgent=True)
+        directory = self._layout.attempt(attempt.key)
+        self._storing.put(Job(directory, name, content, stored, is_vital=not lesser), is_urgent=True)
+
+    def _waits(self, unstored: _Unstored, error: OSError) -> bool:
+        """Whether a message that could not be stored stays in memory, and its attempt open, until it can be."""
+        if sum(len(one.content) for one in self._waiting) + len(unstored.content) > _WAITING_MAX_BYTES:
+            return False
+        self._waiting.append(unstored)
+        self._tell(unstored.message, unstored.attempt, f"{error.strerror}: tried again, if the agent lives that long")
+        return True
 
     def _new_name(self, kind: str) -> str:
         self._sequence += 1
@@ -160,9 +212,16 @@ class Intake:
             attempt.identities.add(message.identity)
         else:
             self.counters["not_kept"] += 1
-            what = f"{message.kind} of job {attempt.key}"
-            self._log.error(f"the spool {self._layout.root} does not take the {what}: {error.strerror}", "spool")
+            self._tell(message, attempt, f"{error.strerror}")
         self._settle(attempt)
+
+    def _tell(self, message: Message, attempt: Attempt, why: str) -> None:
+        what = f"{message.kind} of job {attempt.key}"
+        self._log.error(f"the spool {self._layout.root} does not take the {what}: {why}", "spool")
+
+
+def _told_before(_error: OSError | None) -> None:
+    """Whoever sent it was told that it was not kept."""
 
 
 def _without_content(fields: Mapping[str, bytes]) -> bytes:

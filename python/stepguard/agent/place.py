@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -39,8 +40,9 @@ def hold_spool(layout: SpoolLayout) -> int:
         pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         os.close(descriptor)
         raise StepguardError("another agent is running", f"pid {pid} holds {layout.lock}") from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without a number in it
+        length = os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.ftruncate(descriptor, length)
     return descriptor
 
 

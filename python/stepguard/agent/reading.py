@@ -29,6 +29,7 @@ _TOGETHER = 8
 _HUNG_MAX = 16
 # hooks/read_as.c: a JSON object of this size, blanks at its end, before the head and the tail.
 _LINE_BYTES = 512
+_NOT_WRITTEN = 3
 _DEVICES = {"chr": "device", "blk": "device"}
 _NEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 JOURNAL_BYTES = 1 << 20
@@ -167,6 +168,8 @@ def _nameless(directory: Path) -> int:
 
 def _result(source: Source, file: int, status: int | None) -> Read:
     """Raises OSError or ValueError when that cannot be what read_as writes."""
+    if status == _NOT_WRITTEN:
+        return not_read(source, "it could not be copied into the spool: its disk may be full")
     if status != 0:
         return not_read(source, f"the reader ended with status {status}")
     found = json.loads(os.pread(file, _LINE_BYTES, 0))

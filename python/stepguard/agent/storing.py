@@ -15,12 +15,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from stepguard.agent.reserve import FILE_BYTES, Reserve, is_full
 from stepguard.records.spool import sync_directory
 
 _TOGETHER = 256
 # So many of those that nobody waits for: 10^4 notes after an hour without an agent must not hold up a hook.
 _BESIDE = 64
 _SYNCS_AT_ONCE = 8
+# Beyond the largest step's exits and command line.
+_VITAL_MAX_BYTES = 256 << 10
+# Others fill the disk too, and may be quicker.
+_RESERVE_TRIES = 3
 _Item = TypeVar("_Item")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -28,7 +33,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 class Job:
     """One file to come to be, `directory`/`name`, and what to do in the loop when it is safe, or cannot be.
 
-    `done` gets None or the error. `size_bytes` is what it adds to the spool.
+    `done` gets None or the error. `size_bytes` is what it adds to the spool. One that `is_vital` and small gets room
+    from the reserve on a full disk.
     """
 
     def __init__(
@@ -39,12 +45,14 @@ class Job:
         done: Callable[[OSError | None], None],
         *,
         makes_directory: bool = True,
+        is_vital: bool = True,
     ) -> None:
         self.directory = directory
         self.name = name
         self.size_bytes = len(content)
         self.done = done
         self.makes_directory = makes_directory
+        self.is_vital = is_vital and len(content) <= _VITAL_MAX_BYTES
         self._content = content
         self._descriptor = -1
 
@@ -100,10 +108,28 @@ class Move(Job):
         return [self.directory, self.source.parent]
 
 
+class Refill(Job):
+    """Makes the reserve whole again."""
+
+    def __init__(self, reserve: Reserve, directory: Path) -> None:
+        super().__init__(directory, "", b"", lambda _error: None, makes_directory=False, is_vital=False)
+        self._reserve = reserve
+
+    def write(self) -> None:
+        self._reserve.fill()
+
+    def sync(self) -> None:
+        """Nothing is to be synced."""
+
+    def changes(self) -> list[Path]:
+        return []
+
+
 class Storing:
     """`wakeup` is readable when something is done; `finished` then calls back. No other thread may call its methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserve: Reserve) -> None:
+        self._reserve = reserve
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._urgent: deque[Job] = deque()
         self._others: deque[Job] = deque()
@@ -134,8 +160,17 @@ class Storing:
             limit = _TOGETHER if self._urgent else _BESIDE
             while len(jobs) < limit and self._something.acquire(blocking=False):
                 jobs.append(self._next())
-            self._done.extend(_store(jobs))
+            self._done.extend(self._stored(jobs))
             os.eventfd_write(self.wakeup, 1)
+
+    def _stored(self, jobs: list[Job]) -> list[tuple[Job, OSError | None]]:
+        results = dict(_store(jobs))
+        for _ in range(_RESERVE_TRIES):
+            short = [job for job, error in results.items() if job.is_vital and is_full(error)]
+            if not short or not self._reserve.give_up(sum(job.size_bytes + FILE_BYTES for job in short)):
+                break
+            results.update(_store(short))
+        return list(results.items())
 
     def _next(self) -> Job:
         return self._urgent.popleft() if self._urgent else self._others.popleft()

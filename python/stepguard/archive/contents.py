@@ -47,7 +47,7 @@ def script(fields: Mapping[str, bytes], redactor: Redactor, known: Known) -> Con
     content = fields.get("script")
     size_bytes = wire.number(fields, "script_size")
     if content is None:
-        return Content(KeptFile(what="memory", size_bytes=size_bytes, why="the batch step could not read it"))
+        return Content(KeptFile(what="memory", size_bytes=size_bytes, why=_why_not(fields)))
     kept = _of_memory(len(content), len(content) if size_bytes is None else size_bytes)
     clean, kept.redacted = redactor.text(content, known, cut_end=bool(kept.why), commands=True)
     return stored(kept, SCRIPT, clean)
@@ -58,10 +58,15 @@ def environment(fields: Mapping[str, bytes], redactor: Redactor) -> Content:
     content = fields.get("environment")
     size_bytes = wire.number(fields, "environment_size")
     if content is None:
-        return Content(KeptFile(what="memory", size_bytes=size_bytes, why="the batch step could not read it"))
+        return Content(KeptFile(what="memory", size_bytes=size_bytes, why=_why_not(fields)))
     kept = _of_memory(len(content), len(content) if size_bytes is None else size_bytes)
     values, kept.redacted = redactor.environment(wire.environment(content))
     return stored(kept, ENVIRONMENT, json.dumps(dict(values), indent=0).encode("ascii") + b"\n")
+
+
+def _why_not(fields: Mapping[str, bytes]) -> str:
+    """The agent says what it `dropped`."""
+    return "the spool had no room for it" if "dropped" in fields else "the batch step could not read it"
 
 
 def output(name: str, raw: bytes | None, meta: Mapping[str, Any], redactor: Redactor, known: Known) -> Content:

@@ -7,6 +7,7 @@ SPOOL/jobs/JOBID.ATTEMPT/SEQ.KIND  messages in the order of their arrival
 SPOOL/jobs/JOBID.ATTEMPT/NAME.raw  what was read of an output, not redacted, with NAME.meta, what it was
 SPOOL/jobs/JOBID.ATTEMPT/complete  nothing will be added: the archiver may delete the directory when it is done
 SPOOL/archiver.json                what the archiver says of itself
+SPOOL/reserve                      room that the agent holds for small messages
 
 NAME is stdout, stderr or resumes. NAME.meta is a JSON object: `source`, the path; `what` and `why`, as in the
 manifest's KeptFile; and where it was looked at, as hooks/read_as.c says it, errno, size_bytes, dev, ino, nlink,
@@ -67,6 +68,10 @@ class SpoolLayout(NamedTuple):
     @property
     def archiver_word(self) -> Path:
         return self.root / "archiver.json"
+
+    @property
+    def reserve(self) -> Path:
+        return self.root / "reserve"
 
     @property
     def fingerprint_key(self) -> Path:

@@ -19,29 +19,89 @@ def _script(job_id: int, size_bytes: int) -> dict[str, bytes]:
     return fields("batch", job_id, step_id="batch", script=b"x" * size_bytes, environment=b"A=1\0", uid=USER, gid=USER)
 
 
-def test_a_full_disk_is_refused_and_survived(make_agent: Make) -> None:
-    agent = make_agent()
+def _on_small_disk(agent: AgentProcess) -> Path:
+    """Starts it with a spool of 2 MiB, and returns the path at which that is seen from here."""
     agent.layout.root.mkdir(mode=0o700)
     mount = f'mount -t tmpfs -o size=2m,mode=700 none {agent.layout.root} && exec "$@"'
     agent.start("unshare", "--mount", "--", "sh", "-c", mount, "sh")
-    inside = Path(f"/proc/{agent.pid}/root{agent.layout.root}")
-    agent.tell(prolog(7))
-    filler = inside / "filler"
-    filler.write_bytes(bytes(1 << 20))
-    assert agent.ask(_script(7, 2 << 20)) == b"refused spool: No space left on device\n"
-    assert agent.ask(_script(8, 2 << 20)) == b"refused spool: No space left on device\n"
-    assert [path.name for path in (inside / "jobs/7.0").iterdir()] == ["000001.prolog"], "nothing half is left"
-    assert agent.log().count("does not take") == 1, "said once a minute"
-    descriptor = os.open(filler, os.O_WRONLY | os.O_APPEND)
+    return Path(f"/proc/{agent.pid}/root{agent.layout.root}")
+
+
+def _fill(file: Path) -> None:
+    """Takes all that the disk has."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with pytest.raises(OSError, match="No space"):
         while os.write(descriptor, bytes(4096)):
             pass
     os.close(descriptor)
-    assert agent.ask(epilog(7)).startswith((b"refused spool", b"ok"))
-    filler.unlink()
-    agent.tell(prolog(9), epilog(9), epilog(7), epilog(8))
-    wait_until(lambda: (inside / "jobs/7.0/complete").exists() and (inside / "jobs/9.0/complete").exists(), 25)
-    wait_until(lambda: agent.status()["attempts"] == [])
+
+
+def _whole_job(agent: AgentProcess, job_id: int) -> list[bytes]:
+    """All messages of a job of one step; what was answered."""
+    stdout = {"stdout": "/dev/null", "stderr": "/dev/null", "stdout_id": "1:1:chr", "stderr_id": "1:1:chr"}
+    return [
+        agent.ask(message)
+        for message in (
+            prolog(job_id),
+            _script(job_id, 300_000),
+            fields("output", job_id, **stdout),
+            fields("step_start", job_id, step_id="0", uid=USER, gid=USER),
+            fields("step_end", job_id, step_id="0", uid=USER),
+            fields("step_end", job_id, step_id="batch", uid=USER),
+            epilog(job_id),
+        )
+    ]
+
+
+def test_a_job_on_a_full_disk_lives_on_the_reserve(make_agent: Make) -> None:
+    agent = make_agent()
+    inside = _on_small_disk(agent)
+    reserve = inside / "reserve"
+    assert wait_until(lambda: reserve.exists() and reserve.stat().st_size) == 256 << 10
+    _fill(inside / "filler")
+    assert _whole_job(agent, 7) == [b"ok\n"] * 7
+    wait_until(lambda: (inside / "jobs/7.0/complete").exists())
+    kinds = [kind for _, kind, _ in spool.messages(inside / "jobs/7.0")]
+    assert kinds == ["prolog", "batch", "output", "step_start", "step_end", "step_end", "epilog"]
+    batch = wire.decode((inside / "jobs/7.0/000002.batch").read_bytes())
+    assert (batch["dropped"], batch["uid"], "script" in batch) == (b"script environment", b"%d" % USER, False)
+    wait_until(lambda: "is full: only small messages are kept" in agent.log())
+    assert (inside / "jobs/7.0/stdout.meta").exists()
+    (inside / "filler").unlink()
+    wait_until(lambda: reserve.stat().st_size == 256 << 10)
+    wait_until(lambda: "has room again" in agent.log())
+    assert not list(inside.rglob(".*.new"))
+
+
+def test_what_not_even_the_reserve_takes_waits_in_memory(make_agent: Make) -> None:
+    agent = make_agent()
+    inside = _on_small_disk(agent)
+    wait_until((inside / "reserve").exists)
+    (inside / "reserve").unlink()
+    _fill(inside / "filler")
+    answers = _whole_job(agent, 7)
+    assert answers.count(b"refused spool: No space left on device\n") == 7
+    assert agent.status()["waiting"] == 7
+    assert [a["job_id"] for a in agent.status()["attempts"]] == [7], "it is not forgotten"
+    (inside / "filler").unlink()
+    wait_until(lambda: (inside / "jobs/7.0/complete").exists(), 25)
+    kinds = [kind for _, kind, _ in spool.messages(inside / "jobs/7.0")]
+    assert kinds == ["prolog", "batch", "output", "step_start", "step_end", "step_end", "epilog"]
+    wait_until(lambda: (agent.status()["attempts"], agent.status()["waiting"]) == ([], 0))
+    assert agent.log().count("does not take") == 1, "said once a minute"
+
+
+def test_an_agent_starts_on_a_full_disk(make_agent: Make) -> None:
+    """What waits in the spool is known then, and goes on."""
+    agent = make_agent()
+    agent.layout.root.mkdir(mode=0o700)
+    (agent.directory / "told").mkdir(mode=0o700)
+    make = "mkdir -m 700 $0/notes $0/jobs; echo 1234567 >$0/lock; dd if=/dev/zero of=$0/filler bs=4k 2>/dev/null"
+    mount = f'mount -t tmpfs -o size=64k,mode=700 none "$0" && {make}; exec "$@"'
+    agent.start("unshare", "--mount", "--", "sh", "-c", mount, str(agent.layout.root))
+    assert agent.status()["attempts"] == []
+    lock = Path(f"/proc/{agent.pid}/root{agent.layout.lock}")
+    assert lock.read_text() == f"{agent.pid}\n"
 
 
 def test_what_goes_first_when_the_bound_is_near(make_agent: Make) -> None:

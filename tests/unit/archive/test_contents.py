@@ -75,6 +75,12 @@ def test_a_script_that_was_cut_says_so() -> None:
     assert contents.script({"script_size": b"0"}, REDACTOR, ()).kept.why
 
 
+def test_what_a_full_spool_had_no_room_for_says_so() -> None:
+    fields = {"script_size": b"300", "environment_size": b"20", "dropped": b"script environment"}
+    for content in (contents.script(fields, REDACTOR, ()), contents.environment(fields, REDACTOR)):
+        assert (content.stored, content.kept.why) == (None, "the spool had no room for it")
+
+
 def test_an_environment_is_lossless_and_without_secrets() -> None:
     given = {"PATH": "/bin", "ODD": "a=b\n\udcff\u00e9", "EMPTY": "", "HF_TOKEN": SECRET}
     found = contents.environment({"environment": environment(given)}, REDACTOR)
