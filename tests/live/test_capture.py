@@ -174,7 +174,9 @@ def test_two_nodes_with_steps(captured: Captured) -> None:
 
 
 def test_salloc_and_bare_srun(captured: Captured) -> None:
-    done = captured.lab.run(["salloc", "-N2", "sh", "-c", "echo $SLURM_JOB_ID; srun -N1 true; srun false"], check=False)
+    done = captured.lab.run(
+        ["salloc", "-N2", "sh", "-c", "echo $SLURM_JOB_ID; srun --overlap -N1 true; srun --overlap false"], check=False
+    )
     job = done.stdout.strip()
     captured.await_end(job, "1", times=2)
     assert [message["argv"] for message in captured.notes(job, "step_start", "0")] == [b"true\0"]

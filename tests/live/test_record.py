@@ -36,7 +36,7 @@ def run_job(lab: Cluster, body: str, *options: str) -> Record:
 
 def test_a_batch_job_with_steps_on_two_nodes(lab: Cluster) -> None:
     began_s = time.time()
-    body = "echo out; echo err >&2; srun -N2 -n4 hostname; srun -N1 -n1 -w $SLURMD_NODENAME sh -c 'exit 3'; exit 5"
+    body = "echo out; echo err >&2; srun --overlap -N2 -n4 hostname; srun --overlap -N1 -n1 -w $SLURMD_NODENAME sh -c 'exit 3'; exit 5"
     options = "-N2 --exclusive --gres=gpu:2 --job-name=train --comment=a_comment --output=%x-%j.out --error=%j.err"
     record = run_job(lab, body, *options.split())
     manifest = record.manifest
@@ -87,9 +87,9 @@ def test_only_the_owner_can_read_a_record(lab: Cluster) -> None:
 
 
 def test_salloc(lab: Cluster) -> None:
-    done = lab.run(
-        ["salloc", "-N2", "-J", "by hand", "bash", "-c", "srun -N2 hostname; srun -N1 -n1 false"], check=False
-    )
+    # Without --overlap, Slurm 22.05 sometimes lets the second step wait for ever for what the first has given back.
+    steps = "srun --overlap -N2 hostname; srun --overlap -N1 -n1 false"
+    done = lab.run(["salloc", "-N2", "-J", "by hand", "bash", "-c", steps], check=False)
     found = re.search(r"Granted job allocation (\d+)", done.stderr)
     assert found
     record = record_of(lab, found[1])
