@@ -159,8 +159,7 @@ def _manifest(
     folded: Folded, key: AttemptKey, environments: job.Environments, node_list: str, nodes: list[str]
 ) -> Manifest:
     node, kinds = folded.node, {event.kind for event in folded.events}
-    batch = bool(kinds & {"batch", "output"}) or any(step.step_id == "batch" for step in node.steps)
-    found = Manifest(folded.cluster, node.job_id, node.attempt, "batch" if batch else "interactive", node.state)
+    found = Manifest(folded.cluster, node.job_id, node.attempt, _kind(node.steps, kinds), node.state)
     for name, value in {**job.facts(environments), **job.array_and_het(environments, key.job_id)}.items():
         setattr(found, name, value)
     found.work_dir = found.work_dir or _output_work_dir(folded.events)
@@ -175,6 +174,13 @@ def _manifest(
         found.exit_status, found.exit_signal = exits
     found.missing = [*node.missing, *_job_missing(found, folded.events)]
     return found
+
+
+def _kind(steps: Sequence[StepRecord], kinds: set[str]) -> str:
+    """No hook tells a batch job from another (22.05 to 24.11); slurmstepd does, where the plugin is loaded."""
+    if kinds & {"batch", "output"} or any(step.step_id == "batch" for step in steps):
+        return "batch"
+    return "interactive" if any(step.step_id != "extern" for step in steps) else "unknown"
 
 
 def _output_work_dir(events: Sequence[Event]) -> str:
@@ -194,7 +200,12 @@ def _job_missing(found: Manifest, events: Sequence[Event]) -> Iterable[Missing]:
         yield Missing("owner", "nothing that root sent tells it, so the record is root's")
     if not found.nodes:
         yield Missing("node list", "neither a hook nor a step told it")
-    if found.kind == "interactive":
+    if found.kind == "unknown" and found.state != "running":
+        yield Missing(
+            "name, script, output and steps",
+            "no slurmstepd told of any: none ran here, or plugstack.conf does not load the plugin on this node",
+        )
+    elif found.kind in ("interactive", "unknown"):
         yield Missing("name", "Slurm tells it only to batch scripts")
     elif "batch" not in kinds:
         yield Missing("name, script and environment", "the batch step did not send them")

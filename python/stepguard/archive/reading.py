@@ -42,13 +42,13 @@ def find(archive: Path, job_id: str, attempt: int | None = None, cluster: str = 
     """
     job = job_ids.parse(job_id)
     found: dict[str, list[Record]] = {}
-    hidden = False
+    unread = ""
     layouts = layouts_of(archive, cluster)
     for layout in layouts:
         records = _from_index(layout, look_up(layout, job))
         if not records and not job.array_task and not job.het_offset:
-            records, not_ours = _from_days(layout, int(job.number))
-            hidden = hidden or not_ours
+            records, why = _from_days(layout, int(job.number))
+            unread = unread or why
         _note_later(records)
         if attempt is not None:
             records = [record for record in records if record.attempt == attempt]
@@ -60,11 +60,12 @@ def find(archive: Path, job_id: str, attempt: int | None = None, cluster: str = 
         return sorted(records, key=_order)
     what = f"no record of job {job_id}" + (f", attempt {attempt}" if attempt is not None else "")
     where = ", ".join(str(layout.root) for layout in layouts) or str(archive)
-    raise NoRecord(what, where, _HIDDEN if hidden else _UNKNOWN)
+    raise NoRecord(what, where, unread or _UNKNOWN)
 
 
 _CONFIGURED = "[archive] dir in the configuration says where it is"
 _HIDDEN = "there is one, but it is another user's"
+_UNFINISHED = "there is one, but it is being written: try again in a moment (or its first node was lost meanwhile)"
 _UNKNOWN = (
     "its node may not have written it yet, it may be another user's, have been pruned, or be older than the archive"
 )
@@ -113,19 +114,19 @@ def _from_index(layout: ClusterLayout, entries: Iterable[Entry]) -> list[Record]
     return records
 
 
-def _from_days(layout: ClusterLayout, number: int) -> tuple[list[Record], bool]:
-    """Records of a job that the index does not know, and whether there are some that the caller may not read."""
+def _from_days(layout: ClusterLayout, number: int) -> tuple[list[Record], str]:
+    """Records of a job that the index does not know, and why there are some that the caller cannot read, if so."""
     attempts: list[tuple[RecordName, datetime.date, list[Path]]] = []
-    hidden = False
+    unread = ""
     for day, directory in _days(layout):
         for name, path in _named(layout, directory, number):
-            if not _readable(path):
-                hidden = True
+            if why := _unread(path):
+                unread = why
             elif same := [one for one in attempts if one[0] == name and abs(one[1] - day) <= _ONE_DAY]:
                 same[0][2].append(path)
             else:
                 attempts.append((name, day, [path]))
-    return [Record(layout.root.name, name, paths, None) for name, _, paths in attempts], hidden
+    return [Record(layout.root.name, name, paths, None) for name, _, paths in attempts], unread
 
 
 def _days(layout: ClusterLayout) -> Iterator[tuple[datetime.date, Path]]:
@@ -157,10 +158,16 @@ def _note_later(records: Sequence[Record]) -> None:
         record.has_later = record.attempt < last[(record.name.key.job_id, record.name.life)]
 
 
-def _readable(record: Path) -> bool:
-    """Whether the caller may read it; one without a manifest, whether its nodes' parts can be listed."""
+def _unread(record: Path) -> str:
+    """Why the caller cannot read it, "" if they can. The manifest is written last, and is its owner's: until it is
+    there, nothing tells users whose record that is, and root alone sees what nodes have told."""
     manifest = record / MANIFEST
-    return os.access(manifest if manifest.exists() else record / NODES, os.R_OK, effective_ids=True)
+    if manifest.exists():
+        return "" if os.access(manifest, os.R_OK, effective_ids=True) else _HIDDEN
+    try:
+        return "" if any((record / NODES).iterdir()) else _UNFINISHED
+    except (FileNotFoundError, PermissionError):
+        return _UNFINISHED
 
 
 def _order(record: Record) -> tuple[int, int, int, float]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pwd
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -79,6 +80,13 @@ class Record:
         if self.entry is not None:
             return self.entry.start_s
         return min((part.start_s for part in self.nodes if part.start_s is not None), default=None)
+
+    @property
+    def user(self) -> str:
+        """The owner's name: as a hook told it, else as this host knows their number; "" where neither is known."""
+        if self.manifest is not None:
+            return self.manifest.user or user_name(self.manifest.uid)
+        return (self.entry.user or user_name(self.entry.uid)) if self.entry else ""
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -194,6 +202,15 @@ class Record:
         if why:
             self.troubles.append(Missing(name, why))
         return None
+
+
+@cache
+def user_name(uid: int | None) -> str:
+    """The name that this host has for a user's number; "" for none."""
+    try:
+        return pwd.getpwuid(uid).pw_name if uid is not None else ""
+    except (KeyError, OverflowError):
+        return ""
 
 
 def _document(content: bytes) -> dict[str, Any]:

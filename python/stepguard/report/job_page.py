@@ -93,8 +93,7 @@ def _title(record: Record, attempts: Sequence[Record], screen: Screen) -> Iterat
     told = f"{state}, {end}" if end and state in (FAILED, *BY_SLURM) else state
     named = f" {screen.text(name)}" if name else ""
     yield screen.emphasized(screen.clipped(f"Job {screen.text(record.printed_id)}{raw}{named}: {told}"))
-    user = manifest.user if manifest else entry.user if entry else ""
-    owner = [f"of {screen.text(user)}"] if user else []
+    owner = [f"of {screen.text(record.user)}"] if record.user else []
     count = f", attempt {record.attempt}" if len(attempts) > 1 or record.attempt else ""
     yield f"{' '.join([*owner, 'on cluster', record.cluster])}{count}"
     if why := why_of(record):

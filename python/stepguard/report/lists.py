@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from stepguard.archive.index_reading import Found
 from stepguard.archive.outcome import COMPLETED
-from stepguard.archive.reading_record import Record
+from stepguard.archive.reading_record import Record, user_name
 from stepguard.report.job_page import state_of
 from stepguard.report.layout import table
 from stepguard.report.screen import Screen
@@ -69,7 +69,7 @@ def _row(found: Found, screen: Screen, with_user: bool, with_cluster: bool) -> t
     return (
         screen.text(entry.printed_id) + _attempt(entry.attempt, found.has_later),
         found.cluster.root.name if with_cluster else "",
-        (screen.text(entry.user) or str(entry.uid)) if with_user else "",
+        screen.text(entry.user or user_name(entry.uid) or str(entry.uid)) if with_user else "",
         screen.text(entry.name),
         screen.text(entry.partition),
         screen.text(entry.nodes),

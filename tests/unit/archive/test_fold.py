@@ -99,7 +99,7 @@ def test_an_epilog_without_a_prolog() -> None:
     manifest = manifest_of(told)
     assert (manifest.state, manifest.start_s, manifest.end_s) == ("ended", None, START_S)
     assert (manifest.exit_status, manifest.user) == (1, "alice")
-    assert {"prolog", "start", "name"} == set(missing(told))
+    assert {"prolog", "start", "name, script, output and steps"} == set(missing(told))
     told = Told(nodes="n1").epilog(SLURM_JOB_START_TIME=str(START_S - 50))  # since 23.02
     assert manifest_of(told).start_s == START_S - 50
 
@@ -151,7 +151,7 @@ def test_the_lead_without_a_script_is_the_first_node() -> None:
     for node, leads in (("n1", True), ("n2", False)):
         told = Told(node=node).prolog().step_start(0, "train").step_end(0, (0, 0)).epilog()
         assert (folded(told).manifest is not None) is leads
-    assert manifest_of(Told(node="n1").prolog().epilog()).kind == "interactive"
+    assert manifest_of(Told(node="n1").prolog().epilog()).kind == "unknown"
 
 
 def test_a_node_that_left_before_its_prolog_does_not_lead() -> None:
@@ -222,3 +222,15 @@ def test_nothing_that_a_message_holds_is_a_fault() -> None:
             told.say(source.choice(kinds), **{name: source.choice(values) for name in chosen})
         found = folded(told, source.random() < 0.8)
         assert found.node.state in ("running", "ended", "lost")
+
+
+def test_hooks_without_the_plugin_cannot_tell_what_ran() -> None:
+    told = Told(nodes="n1").prolog().epilog(SLURM_JOB_EXIT_CODE="0", SLURM_JOB_EXIT_CODE2="0:0")
+    assert manifest_of(told).kind == "unknown"
+    (lacks,) = missing(told).items()
+    assert lacks[0] == "name, script, output and steps"
+    assert "plugstack.conf does not load the plugin" in lacks[1]
+    running = manifest_of(Told(nodes="n1").prolog(), over=False)
+    assert [one.what for one in running.missing] == ["name"]
+    interactive = manifest_of(Told(nodes="n1").prolog().step_start(0, "a").step_end(0, (0, 0)).epilog())
+    assert (interactive.kind, [one.what for one in interactive.missing]) == ("interactive", ["name"])

@@ -234,6 +234,29 @@ def test_a_user_reads_their_own_only(tmp_path: Path) -> None:
     assert names(find(tmp_path, "13")) == ["13.0"]
 
 
+@as_root
+def test_a_record_that_is_being_written_is_nobodys_yet(tmp_path: Path) -> None:
+    for path in (tmp_path, *list(tmp_path.parents)[:2]):
+        path.chmod(0o755)
+    directory = write_record(tmp_path, manifest("12"))
+    (directory / "manifest.json").unlink()
+    for path in [tmp_path / "lab", *(tmp_path / "lab").rglob("*")]:
+        path.chmod(0o711)
+    for uid in (0, 1234):
+        os.seteuid(uid)
+        try:
+            with pytest.raises(NoRecord, match="job 12: .*: there is one, but it is being written"):
+                find(tmp_path, "12")
+        finally:
+            os.seteuid(0)
+
+
+def test_the_owners_name_is_looked_up_where_no_hook_told_it(tmp_path: Path) -> None:
+    for number, fields in (("12", {"uid": 0, "user": ""}), ("13", {"uid": 54321, "user": ""}), ("14", {"uid": 0})):
+        write_record(tmp_path, manifest(number, **fields))
+    assert [find(tmp_path, number)[0].user for number in ("12", "13", "14")] == ["root", "", "alice"]
+
+
 def test_the_environment_is_an_object_of_texts(tmp_path: Path) -> None:
     kept(tmp_path, manifest(), files={"env.json": json.dumps({"A": 1}).encode()})
     (record,) = find(tmp_path, "12")
