@@ -36,7 +36,8 @@ def run_job(lab: Cluster, body: str, *options: str) -> Record:
 
 def test_a_batch_job_with_steps_on_two_nodes(lab: Cluster) -> None:
     began_s = time.time()
-    body = "echo out; echo err >&2; srun --overlap -N2 -n4 hostname; srun --overlap -N1 -n1 -w $SLURMD_NODENAME sh -c 'exit 3'; exit 5"
+    steps = "srun --overlap -N2 -n4 hostname; srun --overlap -N1 -n1 -w $SLURMD_NODENAME sh -c 'exit 3'"
+    body = f"echo out; echo err >&2; {steps}; exit 5"
     options = "-N2 --exclusive --gres=gpu:2 --job-name=train --comment=a_comment --output=%x-%j.out --error=%j.err"
     record = run_job(lab, body, *options.split())
     manifest = record.manifest
