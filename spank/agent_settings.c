@@ -17,6 +17,7 @@
 #define FILE_SIZE_MAX (1 << 20) /* as config.py */
 #define LINE_MAX_SIZE 1024
 #define DIGITS_MAX 9
+#define DEADLINE_MAX_MS 60000 /* as config.py */
 #define BLANKS " \t\r"
 
 static char *skip_blanks(char *at)
@@ -45,7 +46,7 @@ static void read_path(char *value, char *to, size_t to_size)
 	memcpy(to, value + 1, (size_t)(end - value) - 1);
 }
 
-static void read_number(char *value, unsigned *to)
+static void read_number(char *value, unsigned max, unsigned *to)
 {
 	size_t digits = strspn(value, "0123456789");
 	unsigned number = 0;
@@ -54,7 +55,7 @@ static void read_number(char *value, unsigned *to)
 		return;
 	for (size_t i = 0; i < digits; i++)
 		number = number * 10 + (unsigned)(value[i] - '0');
-	if (number > 0)
+	if (number > 0 && number <= max)
 		*to = number;
 }
 
@@ -82,7 +83,7 @@ static void read_key(struct agent_settings *settings, char *line)
 	else if (strcmp(line, "spool") == 0)
 		read_path(value, settings->spool, sizeof(settings->spool));
 	else if (strcmp(line, "deadline_ms") == 0)
-		read_number(value, &settings->deadline_ms);
+		read_number(value, DEADLINE_MAX_MS, &settings->deadline_ms);
 	else if (strcmp(line, "gate") == 0)
 		read_flag(value, &settings->gate);
 	else if (strcmp(line, "repair_nodelist") == 0)

@@ -15,14 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stepguard.errors import ConfigError
+from stepguard.errors import ConfigError, reason
 
 _MAX_SIZE_BYTES = 1 << 20
+# Of one output, head and tail together: it is held in memory while it is redacted.
+KEPT_MAX_KIB = 64 << 10
+# poll(2) takes milliseconds in an int: some 24 days.
+_MAX = 1_000_000
+_NEEDED = {bool: "true or false", int: "a whole number", float: "a number", str: 'a text in quotes, "…",'}
 DEFAULT_PATH = Path("/etc/stepguard/stepguard.toml")
 
 
+def _between(minimum: float, maximum: float, default: float) -> Any:
+    return field(default=default, metadata={"bounds": (minimum, maximum)})
+
+
 def _at_least(minimum: float, default: float) -> Any:
-    return field(default=default, metadata={"minimum": minimum})
+    """A number of times or seconds: what waits can be told that much."""
+    return _between(minimum, _MAX, default)
 
 
 def _one_of(default: str, *allowed: str) -> Any:
@@ -39,6 +49,10 @@ def _patterns(*default: str) -> Any:
 
 def _absolute_path(default: str) -> Any:
     return field(default=default, metadata={"absolute": True})
+
+
+def _optional_path() -> Any:
+    return field(default="", metadata={"absolute": True, "optional": True})
 
 
 STRATEGIES = ("spare", "expand", "splice", "wait", "shrink", "requeue")
@@ -112,15 +126,15 @@ class Agent:
     # What has been taken in and is not in the archive yet; root's alone.
     spool: str = _absolute_path("/var/spool/stepguard")
     # How long a hook or a slurmstepd waits for the agent, in milliseconds.
-    deadline_ms: int = _at_least(1, 500)
+    deadline_ms: int = _between(1, 60_000, 500)
     # The prolog fails, and Slurm drains the node and requeues the job, on a definite verdict that its hardware is bad.
     gate: bool = False
     # Tasks get the step's real nodes in SLURM_JOB_NODELIST, SLURM_NODELIST and the like where those are stale.
     repair_nodelist: bool = False
     # The spool's bound, in MiB. Above 80 % no more output is kept, above 90 % no more environments and scripts.
-    spool_max_mib: int = _at_least(16, 1024)
+    spool_max_mib: int = _between(16, 1 << 20, 1024)
     # How long the output of a job may take to be read: its file system may hang.
-    output_read_s: float = _at_least(1, 30.0)
+    output_read_s: float = _between(1, 3600, 30.0)
 
 
 @dataclass(frozen=True)
@@ -129,14 +143,14 @@ class Archive:
 
     dir: str = _absolute_path("/var/lib/stepguard/archive")
     # How much of the beginning and of the end of stdout and stderr is kept, in KiB.
-    head_kib: int = _at_least(0, 64)
-    tail_kib: int = _at_least(0, 1024)
+    head_kib: int = _between(0, KEPT_MAX_KIB, 64)
+    tail_kib: int = _between(0, KEPT_MAX_KIB, 1024)
     # Rules of a site's own, beside those that come with stepguard: a file as redaction/rules.toml; "" for none.
-    redaction_rules: str = ""
+    redaction_rules: str = _optional_path()
     # Rules of stepguard's own that a site does without, by their names.
     redaction_off: tuple[str, ...] = _list_of()
     # The cluster's secret that fingerprints of redacted values are keyed with; "" for one a node, made by the agent.
-    fingerprint_key: str = ""
+    fingerprint_key: str = _optional_path()
     # Who may read everybody's records besides root: names of groups.
     admin_groups: tuple[str, ...] = _list_of()
 
@@ -169,16 +183,18 @@ def load(path: Path | None = None) -> Config:
             return Config()
         raise ConfigError("no such configuration file", str(chosen), "name one that exists") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("cannot read the configuration", f"{chosen}: {error}") from error
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise ConfigError("cannot read the configuration", why if str(chosen) in why else f"{chosen}: {why}") from error
     return parse(text, chosen)
 
 
 def _read_bounded(path: Path) -> str:
     """The text of a regular file of bearable size; whoever types srun may name any file. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen(), which calls a directory by its number
+        os.close(descriptor)
+        raise OSError("not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("not a regular file")
         content = file.read(_MAX_SIZE_BYTES + 1)
     if len(content) > _MAX_SIZE_BYTES:
         raise OSError(f"larger than {_MAX_SIZE_BYTES} bytes")
@@ -191,7 +207,7 @@ def parse(text: str, path: Path) -> Config:
 
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number of 5000 digits; a list in a list in a list…
         raise ConfigError("not TOML", f"{path}: {error}") from error
     _refuse_unknown(document, _SECTIONS, str(path), "section")
     sections = {}
@@ -200,7 +216,11 @@ def parse(text: str, path: Path) -> Config:
         if not isinstance(values, dict):
             raise ConfigError("a section is needed", f"{path}: {name}", f"write [{name}] above its keys")
         sections[name] = _read_section(values, section, f"{path}: [{name}]")
-    return Config(**sections, path=path)
+    config = Config(**sections, path=path)
+    if (kept_kib := config.archive.head_kib + config.archive.tail_kib) > KEPT_MAX_KIB:
+        where = f"{path}: [archive] head_kib and tail_kib"
+        raise ConfigError(f"bad sum {kept_kib}", where, f"at most {KEPT_MAX_KIB} together is needed")
+    return config
 
 
 def _refuse_unknown(given: dict[str, Any], known: Any, where: str, what: str) -> None:
@@ -218,7 +238,7 @@ def _read_section(values: dict[str, Any], section: type, where: str) -> Any:
 def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
     """The value in the key's own type. Raises ConfigError that names what is allowed."""
     allowed = key.metadata.get("allowed", ())
-    minimum: float | None = key.metadata.get("minimum")
+    bounds: tuple[float, float] | None = key.metadata.get("bounds")
     default: Any = key.default
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -229,17 +249,21 @@ def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
             if key.metadata.get("patterns"):
                 _check_pattern(item, where)
         return tuple(value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if type(value) is not type(default):
-        raise ConfigError(f"bad value {value!r}", where, f"a {type(default).__name__} is needed")
+    kind = int if isinstance(default, float) and type(value) is int else type(default)
+    if type(value) is not kind:
+        raise ConfigError(f"bad value {value!r}", where, f"{_NEEDED[kind]} is needed")
     if allowed and value not in allowed:
         raise ConfigError(f"bad value {value!r}", where, "allowed: " + ", ".join(allowed))
-    if minimum is not None and not minimum <= value < float("inf"):
-        raise ConfigError(f"bad value {value!r}", where, f"at least {minimum:g} is needed")
-    if key.metadata.get("absolute") and not value.startswith("/"):
+    if bounds is not None and not bounds[0] <= value <= bounds[1]:
+        advice = f"at least {bounds[0]:g} and at most {bounds[1]:.10g} is needed"
+        raise ConfigError(f"bad value {value!r}", where, advice)
+    if key.metadata.get("absolute") and not _is_path(str(value), key.metadata.get("optional", False)):
         raise ConfigError(f"bad value {value!r}", where, "an absolute path is needed")
-    return value
+    return type(default)(value)
+
+
+def _is_path(text: str, may_be_empty: bool) -> bool:
+    return (text.startswith("/") and "\0" not in text) or (may_be_empty and not text)
 
 
 def _check_pattern(text: str, where: str) -> None:

@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 		agent_settings_read(&settings, path);
 		MUST(settings.socket[0] == '/' && strnlen(settings.socket, sizeof(settings.socket)) < sizeof(settings.socket));
 		MUST(settings.spool[0] == '/' && strnlen(settings.spool, sizeof(settings.spool)) < sizeof(settings.spool));
-		MUST(settings.deadline_ms >= 1 && settings.deadline_ms <= 999999999);
+		MUST(settings.deadline_ms >= 1 && settings.deadline_ms <= 60000);
 		MUST(!strpbrk(settings.socket, "\n\"\\") || !strpbrk(settings.socket, "\n'"));
 		changed += settings.deadline_ms != defaults.deadline_ms;
 	}

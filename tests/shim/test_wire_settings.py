@@ -47,6 +47,9 @@ def written(directory: Path, texts: list[str]) -> list[Path]:
         ("[agent]\ngate = true\n[resume]\ngate = false", {3: True}),
         ('[agent]\nsocket = "s"\nspool = "/a\\u0062"\ndeadline_ms = 0\ngate = 1\nrepair_nodelist = "true"', {}),
         ("[agent]\nsocket = /s\nspool = '/a\ndeadline_ms = 1_000\ngate = True\nrepair_nodelist = true false", {}),
+        ("[agent]\ndeadline_ms = 60000", {2: 60000}),
+        ("[agent]\ndeadline_ms = 60001", {}),
+        ("[agent]\ndeadline_ms = 99999999999999999999999\ngate = true", {3: True}),
         ("[agent]\ndeadline_ms = 9999999999\nsockets = '/s'\nspool '/s'\n= 3\ngate", {}),
         (f"[agent]\nsocket = '/{'s' * 107}'\nspool = '/{'s' * 255}'", {}),
         (f"[agent]\nsocket = '/{'s' * 106}'\nspool = '/{'s' * 254}'", {0: "/" + "s" * 106, 1: "/" + "s" * 254}),
@@ -70,7 +73,7 @@ def test_c_reads_nothing_else_than_python(wire_host: Path, tmp_path: Path) -> No
     choose = random.Random(4)
     keys = ["socket", "spool", "deadline_ms", "gate", "repair_nodelist"]
     paths = ['"/s"', "'/a b'", '"/a\\tb"', "'/a\\tb'", '"/a#b" # c', "'/a\"b'", '"""/x"""']
-    numbers, flags = ["70", "1_0", "0x10", "+7", "007"], ["true", "false #", "True"]
+    numbers, flags = ["70", "60000", "60001", "9" * 23, "1_0", "0x10", "+7", "007"], ["true", "false #", "True"]
     values = dict(zip(keys, [paths, paths, numbers, flags, flags], strict=True))
     heads = ["[agent]", "[ agent ]", '["agent"]', "[archive]\n[agent]#", "[archive]", "[agent]\n[archive]"]
     blanks = ["", " ", "\t"]

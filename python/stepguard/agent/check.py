@@ -15,7 +15,10 @@ from stepguard.config import Config
 from stepguard.records.spool import SpoolLayout
 
 _READ_BY_C = ("socket", "spool", "deadline_ms", "gate", "repair_nodelist")
-_PLAIN_VALUE = r'("[^"\\]*"|[0-9]+|true|false)\s*(#.*)?'
+# spank/agent_settings.c: one line, of this many bytes at most, and a path that fits into struct agent_settings.
+_PLAIN_VALUE = r"""("[^"\\]*"|'[^']*'|[0-9]+|true|false)\s*(#.*)?"""
+_LINE_MAX_BYTES = 1023
+_SPOOL_PATH_MAX = 255
 
 
 def effective(config: Config) -> list[str]:
@@ -54,6 +57,8 @@ def _rights() -> Iterator[str]:
 
 def _spool(config: Config) -> Iterator[str]:
     layout = SpoolLayout(Path(config.agent.spool))
+    if len(os.fsencode(layout.root)) > _SPOOL_PATH_MAX:
+        yield f"{layout.root}: longer than the hooks take ({_SPOOL_PATH_MAX} bytes)"
     for directory in (layout.root, layout.notes, layout.jobs):
         yield from _directory(directory, 0o077)
 
@@ -90,6 +95,8 @@ def _words_for_c(config: Config) -> Iterator[str]:
     for line in config.path.read_text().splitlines():
         if header := re.match(r"\s*\[([^]]*)\]", line):
             section = header[1].strip()
+        elif len(os.fsencode(line)) > _LINE_MAX_BYTES:
+            continue
         elif section == "agent" and (match := re.fullmatch(rf"\s*([a-z_]+)\s*=\s*{_PLAIN_VALUE}", line)):
             plain.add(match[1])
     for key in _document(config.path).get("agent", {}):

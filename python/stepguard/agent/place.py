@@ -104,6 +104,9 @@ def directory_problem(directory: Path, forbidden: int) -> str:
         return "it is not a directory"
     if status.st_uid != 0:
         return f"it belongs to uid {status.st_uid}: chown root"
-    if status.st_mode & forbidden:
-        return f"its mode is {stat.S_IMODE(status.st_mode):04o}: chmod {stat.S_IMODE(status.st_mode) & ~forbidden:04o}"
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & forbidden and mode & stat.S_ISVTX:
+        return f"it is everybody's (mode {mode:04o}): name a directory below it, as {directory}/stepguard"
+    if mode & forbidden:
+        return f"its mode is {mode:04o}: chmod {mode & ~forbidden:04o}"
     return ""

@@ -191,6 +191,7 @@ def test_a_second_agent_refuses(agent: AgentProcess, make_agent: Make) -> None:
     ("part", "mode", "owner", "why"),
     [
         ("run", 0o777, 0, "its mode is 0777: chmod 0755"),
+        ("run", 0o1777, 0, "it is everybody's (mode 1777): name a directory below it"),
         ("run", 0o755, USER, f"it belongs to uid {USER}"),
         ("spool", 0o750, 0, "its mode is 0750: chmod 0700"),
         ("spool", 0o700, USER, f"it belongs to uid {USER}"),
@@ -227,6 +228,28 @@ def test_check_says_where_values_are_from(make_agent: Make, libexec: Path) -> No
     agent.config.write_text("[agent]\nsoket = 1\n")
     done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
     assert (done.returncode, "unknown key 'soket'" in done.stderr) == (78, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_plain"),
+    [
+        ("deadline_ms = 500 # ms", True),
+        ("spool = '/s'", True),
+        ("deadline_ms = 1_000", False),
+        ("deadline_ms = 0x10", False),
+        ('spool = "/s\\u0061"', False),
+        ('spool = """/s"""', False),
+        (f"gate = true #{'x' * 1023}", False),
+        ('"gate" = true', False),
+    ],
+)
+def test_check_tells_what_c_does_not_understand(make_agent: Make, libexec: Path, line: str, is_plain: bool) -> None:
+    agent = make_agent()
+    agent.config.write_text(f"[agent]\n{line}\n")
+    environ = {**os.environ, "STEPGUARD_LIBEXEC": str(libexec)}
+    done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20, env=environ)
+    assert ("for the hooks" not in done.stderr) == is_plain, done.stderr
+    assert is_plain or done.returncode == 78
 
 
 def _check(agent: AgentProcess, libexec: Path, lines: str, directory: str) -> tuple[int, str]:
