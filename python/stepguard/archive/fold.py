@@ -63,6 +63,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
     node.steps, missing = fold_steps(events, over)
     node.start_s = _start_s(events, environments)
     node.end_s = _end_s(events) if state == "ended" else None
+    node.last_heard_s = _last_heard_s(events) if state == "lost" else None
     node.missing = [*_missing(events, node, over, why), *missing]
     node.findings = _findings(events, node, timeline.clock_steps_s)
     uid, gid = job.owner(events)
@@ -120,6 +121,10 @@ def _end_s(events: Sequence[Event]) -> float | None:
     return None
 
 
+def _last_heard_s(events: Sequence[Event]) -> float | None:
+    return max((event.at_s for event in events if event.kind != "closed" and event.at_s is not None), default=None)
+
+
 def _missing(events: Sequence[Event], node: NodeRecord, over: bool, why_lost: str) -> Iterable[Missing]:
     kinds = {event.kind for event in events}
     if "prolog" not in kinds:
@@ -127,11 +132,7 @@ def _missing(events: Sequence[Event], node: NodeRecord, over: bool, why_lost: st
     if node.start_s is None:
         yield Missing("start", "nothing that was kept tells it")
     if why_lost:
-        last_s = max(
-            (event.at_s for event in events if event.kind != "closed" and event.at_s is not None), default=None
-        )
-        heard = f"; last heard of at {last_s:.3f} s since 1970" if last_s is not None else ""
-        yield Missing("end", why_lost + heard)
+        yield Missing("end", why_lost)
     elif over and "epilog" not in kinds:
         yield Missing("epilog", "none told of this job on this node")
 
@@ -167,6 +168,7 @@ def _manifest(
     found.uid, found.gid = folded.uid, folded.gid
     found.node_list, found.nodes, found.lead_node = node_list, nodes, node.node
     found.start_s, found.end_s, found.steps = node.start_s, node.end_s, node.steps
+    found.last_heard_s = node.last_heard_s
     exits, found.derived_exit_status = job.exit_codes(environments)
     if node.state == "ended":
         exits = folded.told.batch_exit or exits

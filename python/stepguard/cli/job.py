@@ -164,7 +164,8 @@ def _document(job_id: str, records: Sequence[Record]) -> str:
 
 
 def _as_json(record: Record) -> dict[str, Any]:
-    from stepguard.report.job_page import missing_of, state_of, why_of
+    from stepguard.report.ended import state_of, why_of
+    from stepguard.report.lacks import missing_of
 
     manifest = record.manifest
     return {

@@ -7,15 +7,15 @@ import shlex
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from stepguard.archive.index_lines import entry_of
-from stepguard.archive.index_reading import outcome
-from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, FAILED, REQUEUED
+from stepguard.archive.outcome import BY_SLURM, FAILED
 from stepguard.archive.reading_record import Record
-from stepguard.records.manifest import KeptFile, Missing
+from stepguard.records.manifest import KeptFile
 from stepguard.report import resumes
+from stepguard.report.ended import ended, state_of, why_of
+from stepguard.report.lacks import missing_of
 from stepguard.report.layout import INDENT, labelled, section, table, wrapped
 from stepguard.report.screen import Screen
-from stepguard.report.steps import Step, ending, first_failure, how, steps_of
+from stepguard.report.steps import Step, ending, how, steps_of
 from stepguard.report.times import between, duration, moment, size, zone
 
 _SCRIPT_LINES = 8
@@ -38,7 +38,7 @@ def job_page(record: Record, attempts: Sequence[Record], screen: Screen) -> Iter
     script, outputs = _script(record, screen), [(name, _output(record, name, screen)) for name in ("stdout", "stderr")]
     yield from _title(record, attempts, screen)
     yield from section("Findings", _findings(record, screen), screen)
-    yield from section("How it ended", _ended(record, steps, screen), screen)
+    yield from section("How it ended", ended(record, steps, screen), screen)
     yield from section("What ran", [*script, *_steps(record, steps, screen)], screen)
     yield from section("Where", _where(record, screen), screen)
     yield from section("When", _when(record, screen), screen)
@@ -50,38 +50,9 @@ def job_page(record: Record, attempts: Sequence[Record], screen: Screen) -> Iter
     yield from section("Kept in", [INDENT + screen.text(str(path)) for path in record.directories], screen)
 
 
-def state_of(record: Record) -> str:
-    """One of archive.outcome.OUTCOMES."""
-    manifest = record.manifest
-    if manifest is not None:
-        entry = entry_of("", manifest, 0, 0)
-        return outcome(entry.state, entry.exit, record.has_later)
-    return outcome(record.entry.state, record.entry.exit, record.has_later) if record.entry else DAMAGED
-
-
-def why_of(record: Record) -> str:
-    """Why that is believed; "" where the exit says it. Not made visible yet."""
-    if record.manifest is None:
-        return ""
-    told = record.manifest.outcome_why
-    if state_of(record) == REQUEUED != record.manifest.outcome:
-        return "; ".join(["there is a later attempt", *([told] if told else [])])
-    return told
-
-
 def job_id_arguments(record: Record) -> str:
     """What names this attempt to `stepguard job`."""
     return f"{record.printed_id} --attempt {record.attempt}" if record.attempt else record.printed_id
-
-
-def missing_of(record: Record) -> list[Missing]:
-    """What the record lacks: as its nodes said, and what could not be read just now."""
-    told = [*(record.manifest.missing if record.manifest else []), *record.troubles]
-    lead = record.manifest.lead_node if record.manifest else ""
-    for part in record.nodes:
-        if part.node != lead:
-            told += [Missing(f"{one.what} of {part.node}", one.why) for one in part.missing]
-    return list({(one.what, one.why): one for one in told}.values())
 
 
 def _title(record: Record, attempts: Sequence[Record], screen: Screen) -> Iterator[str]:
@@ -106,38 +77,6 @@ def _findings(record: Record, screen: Screen) -> Iterator[str]:
         text = f"{one.code}: {one.text}" + (f" ({where})" if where else "")
         yield from wrapped(screen.text(_short(text)), INDENT, screen)
     yield from _more(len(record.findings) - _FINDINGS, record)
-
-
-def _ended(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[str]:
-    manifest = record.manifest
-    if manifest is not None:
-        told = how(manifest.exit_status, manifest.exit_signal)
-        if manifest.outcome in (ENDED, *BY_SLURM):
-            told = ": ".join(part for part in (state_of(record), why_of(record)) if part)
-            told += f"; the batch script: {how(*exits)}" if (exits := _batch_exit(steps)) else ""
-        if manifest.state == "lost":
-            told = "lost: " + "; ".join(one.why for one in manifest.missing if one.what == "end")
-        worst = manifest.derived_exit_status
-        if worst and worst != manifest.exit_status:
-            told += f"; the worst of its steps: {how(worst, None)}"
-        told = "it runs, as far as is known" if manifest.state == "running" else told
-        yield from wrapped(screen.text(told), INDENT, screen)
-    if (found := first_failure(steps)) is not None:
-        step, first = found
-        name = "the batch script" if step.step_id == "batch" else f"step {step.step_id}"
-        at = f" at {moment(first.end_s)}" if first.end_s is not None else ""
-        others = len(step.failures) - 1
-        text = f"first to fail: task {first.rank} of {name} on {first.node}{at}: {how(first.status, first.signal)}"
-        yield from wrapped(screen.text(text + (f", then {others} more of its tasks" if others else "")), INDENT, screen)
-    for part in record.nodes:
-        if part.state == "lost":
-            why = "; ".join(one.why for one in part.missing if one.what == "end")
-            yield from wrapped(screen.text(f"node {part.node} was lost: {why}"), INDENT, screen)
-
-
-def _batch_exit(steps: Sequence[Step]) -> tuple[int, int] | None:
-    exits = [one for step in steps if step.step_id == "batch" for one in step.exits]
-    return (exits[0].status, exits[0].signal) if exits else None
 
 
 def _script(record: Record, screen: Screen) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from stepguard.archive.index_reading import Found
 from stepguard.archive.outcome import COMPLETED
 from stepguard.archive.reading_record import Record, user_name
-from stepguard.report.job_page import state_of
+from stepguard.report.ended import state_of
 from stepguard.report.layout import table
 from stepguard.report.screen import Screen
 from stepguard.report.steps import how

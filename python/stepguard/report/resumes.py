@@ -22,6 +22,18 @@ def sentence(event: Mapping[str, Any]) -> str:
     return teller(event) if teller else f"{event.get('event')}"
 
 
+def is_end_of(event: Mapping[str, Any], step_id: str, attempt: int | None, restart_count: int) -> bool:
+    """Whether it tells why auto-resume ended an attempt of a guarded step, and on which nodes. `step_id` counts where the
+    event has one, as Slurm writes it, 0 or 12.0."""
+    its_step = str(event.get("step_id") or step_id).rpartition(".")[2]
+    return (
+        event.get("event") == "end"
+        and bool(event.get("nodes"))
+        and attempt is not None
+        and (event.get("attempt"), event.get("restart_count"), its_step) == (attempt, restart_count, step_id)
+    )
+
+
 def _start(event: Mapping[str, Any]) -> str:
     return f"attempt {event.get('attempt', '?')} of the guarded step started: {_words(event.get('words'), ' ')}"
 

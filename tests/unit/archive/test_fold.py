@@ -117,7 +117,8 @@ def test_a_reboot_in_the_middle_loses_the_attempt() -> None:
     manifest = manifest_of(told)
     assert (manifest.state, manifest.start_s, manifest.end_s, manifest.exit_status) == ("lost", START_S, None, 1)
     assert [step.state for step in manifest.steps] == ["lost", "lost"]
-    assert "started anew" in missing(told)["end"]
+    assert missing(told)["end"] == "the node was started anew in the middle of it"
+    assert manifest.last_heard_s == START_S + 103
     assert "2 have not told theirs: batch, 0" in missing(told)["ends of steps"]
 
 

@@ -245,7 +245,7 @@ def test_a_record_that_is_being_written_is_nobodys_yet(tmp_path: Path) -> None:
     for uid in (0, 1234):
         os.seteuid(uid)
         try:
-            with pytest.raises(NoRecord, match="job 12: .*: there is one, but it is being written"):
+            with pytest.raises(NoRecord, match=r"job 12: .*: there is one, but it is being written"):
                 find(tmp_path, "12")
         finally:
             os.seteuid(0)

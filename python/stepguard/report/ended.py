@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a job ended: its state, why that is believed, what failed first, and which nodes were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stepguard.archive.index_lines import entry_of
+from stepguard.archive.index_reading import outcome
+from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, REQUEUED
+from stepguard.archive.reading_record import Record
+from stepguard.records.manifest import Manifest, NodeRecord
+from stepguard.report import resumes
+from stepguard.report.lacks import NO_WORD, silent_nodes
+from stepguard.report.layout import INDENT, wrapped
+from stepguard.report.screen import Screen
+from stepguard.report.steps import Step, first_failure, how
+from stepguard.report.times import moment
+
+
+def state_of(record: Record) -> str:
+    """One of archive.outcome.OUTCOMES."""
+    manifest = record.manifest
+    if manifest is not None:
+        entry = entry_of("", manifest, 0, 0)
+        return outcome(entry.state, entry.exit, record.has_later)
+    return outcome(record.entry.state, record.entry.exit, record.has_later) if record.entry else DAMAGED
+
+
+def why_of(record: Record) -> str:
+    """Why that is believed; "" where the exit says it. Not made visible yet."""
+    if record.manifest is None:
+        return ""
+    told = record.manifest.outcome_why
+    if state_of(record) == REQUEUED != record.manifest.outcome:
+        return "; ".join(["there is a later attempt", *([told] if told else [])])
+    return told
+
+
+def ended(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[str]:
+    """How it ended, what went wrong first, and which nodes were lost."""
+    manifest = record.manifest
+    if manifest is not None:
+        told = how(manifest.exit_status, manifest.exit_signal)
+        if manifest.outcome in (ENDED, *BY_SLURM):
+            told = ": ".join(part for part in (state_of(record), why_of(record)) if part)
+            told += f"; the batch script: {how(*exits)}" if (exits := _batch_exit(steps)) else ""
+        if manifest.state == "lost":
+            told = "lost: " + "; ".join(one.why for one in manifest.missing if one.what == "end") + _heard(manifest)
+        worst = manifest.derived_exit_status
+        if worst and worst != manifest.exit_status:
+            told += f"; the worst of its steps: {how(worst, None)}"
+        told = "it runs, as far as is known" if manifest.state == "running" else told
+        yield from wrapped(screen.text(told), INDENT, screen)
+    if text := _first_failure(record, steps):
+        yield from wrapped(screen.text(text), INDENT, screen)
+    for part in record.nodes:
+        if part.state == "lost":
+            why = "; ".join(one.why for one in part.missing if one.what == "end")
+            yield from wrapped(screen.text(f"node {part.node} was lost: {why}{_heard(part)}"), INDENT, screen)
+    if silent := silent_nodes(record):
+        yield from wrapped(screen.text(f"no word of {silent}: {NO_WORD}"), INDENT, screen)
+
+
+def _first_failure(record: Record, steps: Sequence[Step]) -> str:
+    """The task that failed first; of a step that auto-resume ended, what it was ended for."""
+    if (found := first_failure(steps)) is None:
+        return ""
+    step, first = found
+    for event in record.resumes:
+        if resumes.is_end_of(event, step.step_id, step.attempt, record.attempt):
+            return f"first to fail: step {step.step_id}: {resumes.sentence(event)}"
+    name = "the batch script" if step.step_id == "batch" else f"step {step.step_id}"
+    at = f" at {moment(first.end_s)}" if first.end_s is not None else ""
+    others = len(step.failures) - 1
+    text = f"first to fail: task {first.rank} of {name} on {first.node}{at}: {how(first.status, first.signal)}"
+    return text + (f", then {others} more of its tasks" if others else "")
+
+
+def _heard(part: NodeRecord | Manifest) -> str:
+    return f"; last heard of at {moment(part.last_heard_s)}" if part.last_heard_s is not None else ""
+
+
+def _batch_exit(steps: Sequence[Step]) -> tuple[int, int] | None:
+    exits = [one for step in steps if step.step_id == "batch" for one in step.exits]
+    return (exits[0].status, exits[0].signal) if exits else None
