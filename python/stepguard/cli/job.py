@@ -56,6 +56,8 @@ def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as
         record = _one(job_id, records, part)
         if as_json:
             write_lines([_part_document(record, part)], screen)
+        elif nothing := _nothing(record, part):
+            print(f"stepguard: {nothing}", file=sys.stderr)
         elif part in ("script", "env", "stdout", "stderr"):
             content = _content(record, part)
             write(_shown(content, screen) if screen.is_terminal else content)
@@ -148,6 +150,17 @@ def _lines(record: Record, part: str, screen: Screen) -> Iterator[str]:
         return nodes_table(record, screen)
     sentences = ((moment(resumes.time_of(event)), resumes.sentence(event)) for event in record.resumes)
     return (f"{time_text}  {screen.text(text)}" for time_text, text in sentences)
+
+
+def _nothing(record: Record, part: str) -> str:
+    """Why there is nothing to print of this part, where that is no fault."""
+    runs = record.manifest is not None and record.manifest.state == "running"
+    if part == "nodes" and not record.nodes:
+        return "no node has told its part yet" + (": they do when the job has ended" if runs else "")
+    if part == "resumes" and not record.resumes:
+        kept = "; its journal is kept when it has ended" if runs else ""
+        return f"no step of job {record.printed_id} was guarded or resumed, as far as is known{kept}"
+    return ""
 
 
 def _told_troubles(record: Record, screen: Screen) -> int:

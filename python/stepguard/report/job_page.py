@@ -26,6 +26,7 @@ _FINDINGS = 20
 _RESUMES = 40
 # A comment, or the reason of somebody, may be 64 KiB long.
 _VALUE_CHARS = 500
+_LINE_BYTES = 500
 # The last lines are looked for in the last of what was kept; more than this of an output is not read for a page.
 _TAIL_BYTES = 64 << 10
 _OUTPUT_MAX_BYTES = 256 << 20
@@ -84,8 +85,8 @@ def _script(record: Record, screen: Screen) -> list[str]:
     arguments = labelled("arguments", screen.text(_short(shlex.join(argv))), screen)
     if not record.script:
         return [*arguments]
-    lines = screen.lines(record.script).expandtabs(8).rstrip("\n").split("\n")
-    shown = [screen.clipped(f"{INDENT}| {line}".rstrip()) for line in lines[:_SCRIPT_LINES]]
+    lines = record.script.rstrip(b"\n").split(b"\n")
+    shown = [screen.clipped(f"{INDENT}| {_line(line, screen)}".rstrip()) for line in lines[:_SCRIPT_LINES]]
     more = len(lines) - _SCRIPT_LINES
     if more > 0:
         shown.append(f"{INDENT}{more} more lines: stepguard job {job_id_arguments(record)} script")
@@ -200,7 +201,13 @@ def last_lines(pieces: Iterable[bytes], screen: Screen) -> list[str]:
     content = b"".join(tail)[-_TAIL_BYTES:]
     lines = content.rstrip(b"\r\n").split(b"\n")[-_LAST_LINES:] if content else []
     overwritten = (line.rstrip(b"\r").rpartition(b"\r")[2] for line in lines)
-    return [screen.lines(line).expandtabs(8) for line in overwritten]
+    return [_line(line, screen) for line in overwritten]
+
+
+def _line(line: bytes, screen: Screen) -> str:
+    """The beginning of a line of the job's, which may be 4 MiB of NULs."""
+    cut = "..." if len(line) > _LINE_BYTES else ""
+    return screen.lines(line[:_LINE_BYTES]).expandtabs(8) + cut
 
 
 def _missing(record: Record, screen: Screen) -> Iterator[str]:

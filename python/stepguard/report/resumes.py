@@ -23,8 +23,8 @@ def sentence(event: Mapping[str, Any]) -> str:
 
 
 def is_end_of(event: Mapping[str, Any], step_id: str, attempt: int | None, restart_count: int) -> bool:
-    """Whether it tells why auto-resume ended an attempt of a guarded step, and on which nodes. `step_id` counts where the
-    event has one, as Slurm writes it, 0 or 12.0."""
+    """Whether it tells why auto-resume ended an attempt of a guarded step, and on which nodes. `step_id` counts where
+    the event has one, as Slurm writes it, 0 or 12.0."""
     its_step = str(event.get("step_id") or step_id).rpartition(".")[2]
     return (
         event.get("event") == "end"

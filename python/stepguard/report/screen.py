@@ -89,13 +89,18 @@ def write(pieces: Iterable[bytes]) -> None:
             sys.stdout.buffer.write(piece)
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still buffered must not make Python complain at its end.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+        _drop_the_rest()
         raise PipeClosed from None
     except OSError as error:
+        _drop_the_rest()
         raise StepguardError("cannot write", f"stdout: {error.strerror}") from error
+
+
+def _drop_the_rest() -> None:
+    """What is still buffered must not make Python complain at its end, nor change the exit status."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
 
 
 def write_lines(lines: Iterable[str], screen: Screen) -> None:

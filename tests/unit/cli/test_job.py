@@ -199,13 +199,26 @@ def test_nobody_reads_on(environment: dict[str, str], part: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("archive")
-def test_a_full_disk(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("part", [[], ["stdout"], ["--json"]])
+def test_a_full_disk(environment: dict[str, str], part: list[str]) -> None:
+    words = [*STEPGUARD, "job", "12", *part]
     with Path("/dev/full").open("wb") as full:
-        child = subprocess.run(
-            [*STEPGUARD, "job", "12"], env=environment, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False
-        )
-    assert child.returncode != 0
-    assert child.stderr.startswith(b"stepguard: cannot write: stdout: No space left on device")
+        child = subprocess.run(words, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False)
+    assert (child.returncode, child.stderr) == (1, b"stepguard: cannot write: stdout: No space left on device\n")
+
+
+def test_parts_that_there_are_none_of_yet(environment: dict[str, str], archive: Path) -> None:
+    write_record(archive, manifest("32", state="running", end_s=None, exit_status=None, exit_signal=None))
+    for part, said in (
+        ("nodes", b"no node has told its part yet: they do when the job has ended"),
+        (
+            "resumes",
+            b"no step of job 32 was guarded or resumed, as far as is known; its journal is kept when it has ended",
+        ),
+    ):
+        told = job(environment, "32", part)
+        assert (told.returncode, told.stdout, told.stderr) == (0, b"", b"stepguard: " + said + b"\n")
+    assert json.loads(job(environment, "32", "nodes", "--json").stdout)["nodes"] == []
 
 
 @pytest.mark.usefixtures("archive")

@@ -164,6 +164,7 @@ def test_last_lines() -> None:
     assert last_lines([b"a\nb", b"c\n"], Screen()) == ["a", "bc"]
     assert last_lines([b"0%\r50%\r100%\r\n", b"done\tok"], Screen()) == ["100%", "done    ok"]
     assert last_lines([b"x" * 10_000_000 + b"\nend\n"], Screen())[-1] == "end"
+    assert last_lines([b"\0" * 262_148], Screen()) == ["\\x00" * 500 + "..."]
     pieces = [b"%d\n" % number for number in range(200_000)]
     assert last_lines(pieces, Screen()) == [str(number) for number in range(199_980, 200_000)]
 
