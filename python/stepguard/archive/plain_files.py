@@ -35,13 +35,16 @@ def read_plain(path: Path, at_most_bytes: int) -> bytes:
         return file.read(at_most_bytes)
 
 
-def digest(path: Path) -> tuple[str, int]:
-    """SHA-256 of a regular file, and how many bytes that was. Raises OSError."""
+def digest(path: Path, at_most_bytes: int) -> tuple[str, int]:
+    """SHA-256 of a regular file and its size; "" for one that is larger, which is not read. Raises OSError."""
     with open_plain(path) as file:
-        sha256, size_bytes = hashlib.sha256(), 0
-        while chunk := file.read(_CHUNK_BYTES):
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes > at_most_bytes:
+            return "", size_bytes
+        sha256, left = hashlib.sha256(), at_most_bytes
+        while left and (chunk := file.read(min(_CHUNK_BYTES, left))):
             sha256.update(chunk)
-            size_bytes += len(chunk)
+            left -= len(chunk)
     return sha256.hexdigest(), size_bytes
 
 

@@ -2,7 +2,8 @@
 """Whether the archive still holds what was put into it: the files of each record against its manifest's digests.
 
 A record belongs to the job's owner, who may overwrite its files, the manifest among them: digests tell of disks and
-accidents, they prove nothing against the owner.
+accidents, they prove nothing against the owner. Nor do they make it take long: no file is read further than it can be
+large, and of faults of one kind in a record some are told.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from pathlib import Path
 
 from stepguard.archive.layout import MANIFEST, NODES, ClusterLayout, RecordName, clusters, is_safe_name
 from stepguard.archive.plain_files import MANIFEST_MAX_BYTES, digest, read_manifest, read_plain
+from stepguard.archive.sizes import KEPT, KEPT_KIB, limit_bytes
 from stepguard.records.manifest import KeptFile, MalformedRecord, Manifest, node_from
 
 # What a writer has not renamed yet is its own matter for so long.
 _WRITING_S = 3600.0
+# A manifest may name a million nodes.
+_TOLD = 100
 
 
 @dataclass(frozen=True)
@@ -30,25 +34,25 @@ class Damage:
     text: str
 
 
-def verify(archive: Path) -> Iterator[tuple[Path, list[Damage]]]:
-    """Each record of the archive, the latest day first, with what is wrong in it."""
+def verify(archive: Path, kept_kib: int = KEPT_KIB) -> Iterator[tuple[Path, list[Damage]]]:
+    """Each record of the archive, the latest day first, with what is wrong in it; so much is kept of outputs."""
     for cluster in clusters(archive):
         for _, directory in cluster.days():
             for name, path in cluster.records(directory):
-                yield path, examine(cluster, name, path)
+                yield path, examine(cluster, name, path, kept_kib)
 
 
-def examine(cluster: ClusterLayout, name: RecordName, path: Path) -> list[Damage]:
+def examine(cluster: ClusterLayout, name: RecordName, path: Path, kept_kib: int) -> list[Damage]:
     """What is wrong in a record; nothing in one that is gone. What a writer may have changed meanwhile is looked at
     again."""
-    first = _examine_once(cluster, name, path)
+    first = _examine_once(cluster, name, path, kept_kib)
     if not first:
         return []
-    again = set(_examine_once(cluster, name, path)) if path.is_dir() else set()
+    again = set(_examine_once(cluster, name, path, kept_kib)) if path.is_dir() else set()
     return [damage for damage in first if damage in again]
 
 
-def _examine_once(cluster: ClusterLayout, name: RecordName, path: Path) -> list[Damage]:
+def _examine_once(cluster: ClusterLayout, name: RecordName, path: Path, kept_kib: int) -> list[Damage]:
     try:
         manifest = read_manifest(path / MANIFEST)
     except FileNotFoundError:
@@ -64,25 +68,27 @@ def _examine_once(cluster: ClusterLayout, name: RecordName, path: Path) -> list[
     ):
         return [Damage(path, MANIFEST, "corrupt", f"of {manifest.cluster} {manifest.job_id}.{manifest.attempt}")]
     files = {kept.name: kept for kept in manifest.files.values() if kept.sha256}
-    found = [damage for kept in files.values() for damage in _kept(path, kept)]
+    found = [Damage(path, MANIFEST, "corrupt", f"not a file of a record: {name!r}") for name in files.keys() - KEPT]
+    found = found[:_TOLD]
+    found += [damage for name in sorted(files.keys() & KEPT) for damage in _kept(path, files[name], kept_kib)]
     found += _nodes(path, manifest)
     return found + list(_extra(path, {MANIFEST, *files}))
 
 
-def _kept(path: Path, kept: KeptFile) -> Iterator[Damage]:
+def _kept(path: Path, kept: KeptFile, kept_kib: int) -> Iterator[Damage]:
     """What is wrong with a file that the manifest has a digest of."""
-    if not is_safe_name(kept.name):
-        yield Damage(path, MANIFEST, "corrupt", f"not the name of a file: {kept.name!r}")
-        return
+    at_most_bytes = limit_bytes(kept.name, kept_kib)
     try:
-        sha256, size_bytes = digest(path / kept.name)
+        sha256, size_bytes = digest(path / kept.name, at_most_bytes)
     except FileNotFoundError:
         yield Damage(path, kept.name, "missing", "the manifest has it")
         return
     except OSError as error:
         yield Damage(path, kept.name, "unreadable", str(error))
         return
-    if sha256 != kept.sha256:
+    if not sha256:
+        yield Damage(path, kept.name, "corrupt", f"{size_bytes} bytes: no more than {at_most_bytes} are ever written")
+    elif sha256 != kept.sha256:
         yield Damage(
             path, kept.name, "corrupt", f"{size_bytes} bytes of another digest, {kept.stored_bytes} were written"
         )
@@ -91,13 +97,17 @@ def _kept(path: Path, kept: KeptFile) -> Iterator[Damage]:
 def _nodes(path: Path, manifest: Manifest) -> list[Damage]:
     """What is wrong with the nodes' own parts; one that is not there yet is no damage while the attempt runs."""
     found = []
+    parts = {part.name: part for part in _children(path / NODES)}
+    missing = {one.what for one in manifest.missing}
     for node in manifest.nodes if manifest.state != "running" else []:
-        file = f"{NODES}/{node}.json"
         if not is_safe_name(node):
             found.append(Damage(path, MANIFEST, "corrupt", f"not the name of a node: {node!r}"))
-        elif not (path / file).is_file() and f"node {node}" not in {missing.what for missing in manifest.missing}:
-            found.append(Damage(path, file, "missing", "the node has not written it yet, or never came back"))
-    for part in _children(path / NODES):
+        elif f"{node}.json" not in parts and f"node {node}" not in missing:
+            why = "the node has not written it yet, or never came back"
+            found.append(Damage(path, f"{NODES}/{node}.json", "missing", why))
+        if len(found) == _TOLD:
+            break
+    for part in parts.values():
         found += _node(path, part, manifest)
     return found
 

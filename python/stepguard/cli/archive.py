@@ -117,7 +117,8 @@ def verify(as_json: bool) -> int:
     from stepguard.archive.verification import verify as each
 
     records, found = 0, []
-    for _, damages in each(_archive()):
+    settings = config.load().archive
+    for _, damages in each(_archive(), settings.head_kib + settings.tail_kib):
         records += 1
         found += damages
         for damage in damages if not as_json else ():

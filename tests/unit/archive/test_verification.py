@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stepguard.archive.plain_files import read_manifest
 from stepguard.archive.verification import verify
+from stepguard.records.manifest import KeptFile, Missing, to_json
 from unit.archive.stored import NOW_S, Archive, age
 
 
@@ -92,11 +95,37 @@ def linked(record: Path) -> None:
             ["12.0 manifest.json corrupt", "12.0 script extra"],
         ),
         (edited('"n2"', '"../n2"'), ["12.0 manifest.json corrupt"]),
+        (edited('"name":"script"', '"name":"nodes"'), ["12.0 manifest.json corrupt", "12.0 script extra"]),
     ],
 )
 def test_a_fault_is_found(archive: Archive, record: Path, change: Callable[[Path], None], found: list[str]) -> None:
     change(record)
     assert faults(archive) == found
+
+
+@pytest.mark.parametrize("name", ["env.json", "stdout.zst"])
+def test_a_file_that_its_owner_has_grown_is_a_fault_and_not_read(archive: Archive, record: Path, name: str) -> None:
+    """With a manifest that says so too: 5 GiB, whose digest would take half a minute."""
+    (record / name).write_bytes(b"x")
+    os.truncate(record / name, 5 << 30)
+    manifest = read_manifest(record / "manifest.json")
+    manifest.files[name] = KeptFile(name, stored_bytes=5 << 30, sha256="0" * 64)
+    (record / "manifest.json").write_text(to_json(manifest))
+    before_s = time.process_time()
+    assert faults(archive) == [f"12.0 {name} corrupt"]
+    assert time.process_time() - before_s < 1.0
+
+
+def test_a_manifest_that_names_a_million_things_does_not_take_long(archive: Archive, record: Path) -> None:
+    manifest = read_manifest(record / "manifest.json")
+    manifest.nodes = [f"n{number}" for number in range(100_000)]
+    manifest.missing = [Missing(f"node x{number}", "") for number in range(50_000)]
+    for number in range(1000):
+        manifest.files[str(number)] = KeptFile(f"f{number}", sha256="0" * 64)
+    (record / "manifest.json").write_text(to_json(manifest))
+    before_s = time.process_time()
+    assert len(faults(archive)) == 200
+    assert time.process_time() - before_s < 5.0
 
 
 def test_a_file_that_was_never_finished_is_extra_once_nobody_can_be_at_it(archive: Archive, record: Path) -> None:
