@@ -105,15 +105,19 @@ class Notes:
 
     def _delete(self, path: Path, why: str) -> None:
         self._log.warning(f"the note {path} {why}: it is deleted", "bad note")
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._log.error(f"cannot delete the note {path}: {error.strerror}", "delete note")
 
 
 def _content(path: Path) -> bytes:
     """Raises OSError, or MalformedMessage when that is no regular file or too large."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen(), which leaves a directory open
+        os.close(descriptor)
+        raise MalformedMessage("not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise MalformedMessage("not a regular file")
         content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise MalformedMessage("too large")

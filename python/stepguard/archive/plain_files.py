@@ -22,11 +22,10 @@ _CHUNK_BYTES = 1 << 20
 def open_plain(path: Path) -> BinaryIO:
     """A regular file, open for reading. Raises OSError, also for what is no regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    file = os.fdopen(descriptor, "rb")
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen(), which leaves a directory open
+        os.close(descriptor)
         raise OSError("not a regular file")
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def read_plain(path: Path, at_most_bytes: int) -> bytes:

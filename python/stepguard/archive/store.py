@@ -153,9 +153,10 @@ class Directory:
             if error.errno in (errno.ELOOP, errno.ENXIO):
                 return None
             raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen(), which leaves a directory open
+            os.close(descriptor)
+            return None
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
             content = file.read(max_bytes + 1)
         return content if len(content) <= max_bytes else None
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import re
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepguard import config
-from stepguard.errors import StepguardError, UsageError
+from stepguard.errors import StepguardError, UsageError, reason
 
 if TYPE_CHECKING:
     from stepguard.archive.layout import ClusterLayout
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 _SCHEMA = 1
 _UNITS_S = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _UNITS_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+
+
+_ADVICE = {
+    errno.ENOENT: "run this where it is mounted",
+    errno.EROFS: "run this where it is mounted to be written",
+    errno.EACCES: "run this as root, where root may write (over NFS: no_root_squash)",
+    errno.EPERM: "run this as root, where root may write (over NFS: no_root_squash)",
+}
+
+
+def _fault(what: str, error: OSError) -> StepguardError:
+    return StepguardError(what, reason(error), _ADVICE.get(error.errno or 0, ""))
 
 
 @click.group("archive", short_help="Prune, verify and export the archive of records.")
@@ -69,7 +82,7 @@ def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bo
         chosen = retention.plan(archive, rules, now_s)
         done = retention.carry_out(chosen, archive, now_s, ownership(settings.admin_groups)) if yes else None
     except OSError as error:
-        raise StepguardError("cannot prune the archive", str(error), "run this as root, where it is mounted") from error
+        raise _fault("cannot prune the archive", error) from error
     if as_json:
         _print_json(_pruned(chosen, done))
         return
@@ -155,7 +168,7 @@ def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str |
     try:
         done = export(_cluster(cluster), directory, day_of, not_before)
     except OSError as error:
-        raise StepguardError("cannot export the scripts", str(error)) from error
+        raise _fault("cannot export the scripts", error) from error
     unreadable = f", {done.unreadable} records are unreadable" if done.unreadable else ""
     click.echo(f"{done.written} scripts written, {done.unchanged} were there{unreadable}")
 
@@ -179,7 +192,7 @@ def rebuild_index() -> None:
         count = sum(rebuild(layout.root, owners) for layout in found)
         changed = sum(regroup(layout.root, owners) for layout in found)
     except OSError as error:
-        raise StepguardError("cannot rebuild the index", str(error), "run this as root") from error
+        raise _fault("cannot rebuild the index", error) from error
     click.echo(f"{count} records are in the index")
     if changed:
         click.echo(f"{changed} files have got the group and mode that [archive] admin_groups asks for")
@@ -190,7 +203,7 @@ def _archive() -> Path:
     try:
         next(path.iterdir(), None)
     except OSError as error:
-        raise StepguardError("cannot read the archive", str(error), "run this as root, where it is mounted") from error
+        raise _fault("cannot read the archive", error) from error
     return path
 
 

@@ -74,6 +74,20 @@ def test_what_is_no_note_is_deleted_and_said(make_agent: Make) -> None:
     assert "is no message" in agent.log()
 
 
+def test_a_directory_among_the_notes_costs_no_descriptors(make_agent: Make) -> None:
+    agent = make_agent()
+    (agent.layout.notes / "dir.note").mkdir(parents=True, mode=0o700)
+    for directory in (agent.layout.root, agent.layout.notes):
+        directory.chmod(0o700)
+    agent.start()
+    wait_until(lambda: "cannot delete the note" in agent.log())
+    for job_id in (1, 2, 3):
+        note = _leave(agent, f"{job_id}.note", prolog(job_id))
+        wait_until(lambda gone=note: not gone.exists())
+    descriptors = [str(link.readlink()) for link in Path(f"/proc/{agent.pid}/fd").iterdir()]
+    assert not [path for path in descriptors if path.endswith("dir.note")]
+
+
 def test_ten_thousand_notes(make_agent: Make) -> None:
     agent = make_agent()
     agent.layout.notes.mkdir(mode=0o700, parents=True)

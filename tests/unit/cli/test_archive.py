@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -117,5 +119,16 @@ def test_rebuild_the_index(archive: Archive) -> None:
 
 def test_without_an_archive_it_says_what_to_do(archive: Archive) -> None:
     archive.root.rmdir()
-    with pytest.raises(StepguardError, match="run this as root"):
+    with pytest.raises(StepguardError, match="No such file or directory: .*: run this where it is mounted"):
         run("verify")
+
+
+def test_where_root_may_not_write_nobody_is_told_to_be_root(archive: Archive) -> None:
+    put_old_and_young(archive)
+    script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    prune = [sys.executable, "-m", "stepguard", "archive", "prune", "--keep", "90d", "--yes"]
+    command_line = ["unshare", "--mount", "sh", "-c", script, str(archive.root), *prune]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "Read-only file system" in done.stderr
+    assert "mounted to be written" in done.stderr and "root" not in done.stderr.replace(str(archive.root), "")
