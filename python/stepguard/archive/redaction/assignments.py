@@ -17,10 +17,10 @@ from stepguard.archive.redaction.spans import Span
 from stepguard.archive.redaction.values import (
     is_code,
     is_identifier,
+    is_like_a_secret,
     is_path,
     is_placeholder,
     is_prose,
-    is_random,
     is_unusual,
 )
 
@@ -135,7 +135,7 @@ class Assignments:
             return False
         if careful and not rule.plain_words and not is_unusual(text):
             return False
-        if rule.vague and not is_random(text):
+        if rule.vague and not is_like_a_secret(text):
             return False
         return rule.paths or not is_path(text)
 

@@ -14,7 +14,7 @@ from stepguard.archive.redaction.names import Names
 from stepguard.archive.redaction.rules import Rules
 from stepguard.archive.redaction.shapes import Shapes
 from stepguard.archive.redaction.spans import MARKER, Span, marker, replace
-from stepguard.archive.redaction.values import is_path, is_random, is_switch, is_unusual
+from stepguard.archive.redaction.values import is_like_a_secret, is_path, is_random, is_switch, is_unusual
 
 # A user may have as many as they like. The longest count.
 _MAX_KNOWN = 500
@@ -40,7 +40,7 @@ class Redactor:
         """The environment without secrets, and how many there were. Undecodable bytes are surrogates, in and out.
 
         A value is redacted as a whole when its name says so, unless it is empty or only says yes or no, or the name is
-        a vague one and the value does not look random; all others are looked through as text.
+        a vague one and the value does not look like a secret; all others are looked through as text.
         """
         known = self.secrets(pairs)
         redacted, count = {}, 0
@@ -135,7 +135,7 @@ class Redactor:
         rule = self._names.rule(name)
         if rule is None or is_switch(value):
             return False
-        return (rule.paths or not is_path(value)) and (not rule.vague or is_random(value))
+        return (rule.paths or not is_path(value)) and (not rule.vague or is_like_a_secret(value))
 
     def _spans(self, content: bytes, commands: bool = False) -> list[Span]:
         return [*self._shapes.spans(content), *self._assignments.spans(content, commands)]

@@ -47,6 +47,7 @@ _NUMBER = re.compile(rb"[-+]?[\d.,:_/%+-]+(?:[eE][-+]?\d+)?[a-zA-Z%/]{0,4}")
 _WORDS = re.compile(rb"[A-Z]?[a-z]+(?:[-_. ][A-Z]?[a-z]+)*|[A-Z]+(?:[-_. ][A-Z]+)*")
 # Words and numbers as they stand in sentences: "denied,", "read/write", "2002".
 _PROSE = re.compile(rb"""[("']?(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-_./,'&+]+(?:[A-Z]?[a-z]+|[A-Z]+))*[\W_]*|[\W_]+""", re.ASCII)
+_CHOSEN = re.compile(rb"(?=[^A-Za-z]*[A-Za-z])(?=[^0-9]*[0-9])(?=[^!#$^*~]*[!#$^*~])[!-~]{8,}")
 
 _NOT_BASE64 = re.compile(rb"\\[rn]|[^A-Za-z0-9+/=]")
 
@@ -101,6 +102,12 @@ def is_random(value: bytes) -> bool:
         return False
     parts = re.split(rb"[^A-Za-z0-9]+", value)
     return any(len(part) >= 8 and _changes(part) >= 3 for part in parts)
+
+
+def is_like_a_secret(value: bytes) -> bool:
+    """Whether it looks random, or like a password that somebody chose: letters, digits, and a sign that neither names
+    nor paths have; or is too long to tell."""
+    return len(value) > _LONG_BYTES or is_random(value) or _CHOSEN.fullmatch(value) is not None
 
 
 def _changes(part: bytes) -> int:
