@@ -92,7 +92,7 @@ def _without_steps(manifest: Manifest, told: Told) -> Outcome:
         return Outcome(FAILED)
     if manifest.kind == "batch":
         return Outcome(ENDED, "it was not started: its batch script never began")
-    return Outcome(ENDED, "nothing of it ran here that told so, and Slurm gives 0 for jobs that it ended too")
+    return Outcome(ENDED, "nothing tells that any of it was started here, and Slurm gives 0 for jobs that it ended too")
 
 
 def _interactive(steps: Sequence[StepRecord], told: Told) -> Outcome:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 
 from stepguard.archive.index_lines import entry_of
@@ -14,8 +15,11 @@ from stepguard.report import resumes
 from stepguard.report.lacks import NO_WORD, silent_nodes
 from stepguard.report.layout import INDENT, wrapped
 from stepguard.report.screen import Screen
-from stepguard.report.steps import Step, first_failure, how
+from stepguard.report.steps import Step, TaskExit, first_failure, how
 from stepguard.report.times import moment
+
+# KillWait, 30 s unless a site sets it, and the same again.
+_ENDING_S = 60.0
 
 
 def state_of(record: Record) -> str:
@@ -67,6 +71,8 @@ def _first_failure(record: Record, steps: Sequence[Step]) -> str:
     if (found := first_failure(steps)) is None:
         return ""
     step, first = found
+    if _is_slurms_end(record, first):
+        return ""
     for event in record.resumes:
         if resumes.is_end_of(event, step.step_id, step.attempt, record.attempt):
             return f"first to fail: step {step.step_id}: {resumes.sentence(event)}"
@@ -75,6 +81,14 @@ def _first_failure(record: Record, steps: Sequence[Step]) -> str:
     others = len(step.failures) - 1
     text = f"first to fail: task {first.rank} of {name} on {first.node}{at}: {how(first.status, first.signal)}"
     return text + (f", then {others} more of its tasks" if others else "")
+
+
+def _is_slurms_end(record: Record, first: TaskExit) -> bool:
+    """Whether the task did not fail, but was killed when Slurm ended the job."""
+    manifest = record.manifest
+    if manifest is None or manifest.outcome not in BY_SLURM or first.signal not in (signal.SIGTERM, signal.SIGKILL):
+        return False
+    return first.end_s is None or manifest.end_s is None or manifest.end_s - first.end_s < _ENDING_S
 
 
 def _heard(part: NodeRecord | Manifest) -> str:

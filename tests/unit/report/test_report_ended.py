@@ -78,3 +78,13 @@ def test_a_healthy_node_is_not_blamed_for_what_auto_resume_ended(
     journal = json.dumps({**LOST, **event}).encode() + b"\n"
     write_record(tmp_path, manifest(), nodes=[node("n1", steps=steps), node("n2")], files={"resumes.jsonl": journal})
     assert lines(tmp_path)[1].startswith(expected)
+
+
+@pytest.mark.parametrize(("ago_s", "told"), [(1, False), (600, True)])
+def test_tasks_that_slurm_killed_with_the_job_did_not_fail_first(tmp_path: Path, ago_s: int, told: bool) -> None:
+    steps = [step("0", ["train"], [Exit(0, 0, 15, START_S + 3600 - ago_s)])]
+    cancelled = manifest(outcome="cancelled", outcome_why="Slurm ended it", nodes=["n1"], steps=steps)
+    write_record(tmp_path, cancelled, nodes=[node("n1", steps=steps)])
+    first, *rest = lines(tmp_path)
+    assert first == "cancelled: Slurm ended it"
+    assert [line.startswith("first to fail: task 0 of step 0 on n1 at ") for line in rest] == [True] * told
