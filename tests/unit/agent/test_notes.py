@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from stepguard.records import spool, wire
@@ -74,6 +75,10 @@ def test_what_is_no_note_is_deleted_and_said(make_agent: Make) -> None:
     assert "is no message" in agent.log()
 
 
+def _is_gone(path: Path) -> bool:
+    return not path.exists()
+
+
 def test_a_directory_among_the_notes_costs_no_descriptors(make_agent: Make) -> None:
     agent = make_agent()
     (agent.layout.notes / "dir.note").mkdir(parents=True, mode=0o700)
@@ -83,7 +88,7 @@ def test_a_directory_among_the_notes_costs_no_descriptors(make_agent: Make) -> N
     wait_until(lambda: "cannot delete the note" in agent.log())
     for job_id in (1, 2, 3):
         note = _leave(agent, f"{job_id}.note", prolog(job_id))
-        wait_until(lambda gone=note: not gone.exists())
+        wait_until(partial(_is_gone, note))
     descriptors = [str(link.readlink()) for link in Path(f"/proc/{agent.pid}/fd").iterdir()]
     assert not [path for path in descriptors if path.endswith("dir.note")]
 

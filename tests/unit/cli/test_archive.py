@@ -119,7 +119,7 @@ def test_rebuild_the_index(archive: Archive) -> None:
 
 def test_without_an_archive_it_says_what_to_do(archive: Archive) -> None:
     archive.root.rmdir()
-    with pytest.raises(StepguardError, match="No such file or directory: .*: run this where it is mounted"):
+    with pytest.raises(StepguardError, match=r"No such file or directory: .*: run this where it is mounted"):
         run("verify")
 
 
