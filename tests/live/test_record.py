@@ -247,6 +247,25 @@ def test_secrets_are_not_in_the_record(lab: Cluster) -> None:
     assert record.environment["MY_PASSWORD"].startswith("[redacted:")
 
 
+def test_secrets_that_only_the_script_tells_and_in_other_forms_are_not_in_the_record(lab: Cluster) -> None:
+    quoted = "it's a se\"cret$9"
+    body = "\n".join(
+        [
+            "DB_PASSWORD='hunter2plain!'; set -x; echo $DB_PASSWORD",
+            'echo "$X_PASSWORD"; printf %s "$X_PASSWORD" | base64',
+            """python3 -c 'import json, os; x = os.environ["X_PASSWORD"]; print([x], json.dumps(x))'""",
+            "sshpassword; srun true --x=hunter2plain!",
+        ]
+    )
+    record = run_job(lab, body, f"--export=ALL,X_PASSWORD={quoted}", "-o", "out-hunter2plain!-ghp_" + "aB3d" * 10)
+    texts = [path.read_bytes() for path in record.path.rglob("*") if path.is_file() and path.suffix != ".zst"]
+    for text in [*texts, record.output()]:
+        for part in (b"hunter2", b"ghp_", b"cret$9", b"aXQncyBhI"):
+            assert part not in text
+    assert record.manifest.files["stdout"].source.startswith(f"{lab.home()}/out-[redacted:")
+    assert b"sshpassword: command not found" in record.output()
+
+
 def test_a_record_can_be_found_while_the_job_runs(lab: Cluster) -> None:
     job_id = submit(lab, "echo begun; sleep 300", "-o", "running.%j")
     record = until("its record", lambda: (r := find(lab, job_id)) and (r.path / "manifest.json").exists() and r, 30)
