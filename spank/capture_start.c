@@ -69,5 +69,9 @@ void capture_add_step(struct wire *wire, spank_t spank, const struct step *step)
 	wire_add_number(wire, "task_count", step->task_count);
 	add_list(wire, spank, "step_node_list", "SLURM_STEP_NODELIST");
 	add_list(wire, spank, "job_node_list", "SLURM_JOB_NODELIST");
+	if (step->attempt[0]) { /* a guarded step, whose journal lies there: a job of salloc has no other message to say so */
+		add_list(wire, spank, "home", "HOME");
+		add_list(wire, spank, "xdg_state_home", "XDG_STATE_HOME");
+	}
 	wire_add_list(wire, "argv", arguments_of(spank), NULL, CAPTURE_ARGV_MAX, WIRE_LONG_ENDS);
 }

@@ -117,6 +117,8 @@ def test_step_with_a_number(node: Node) -> None:
         "SLURM_STEP_NUM_NODES": "2",
         "SLURM_RESTART_COUNT": "4",
         "STEPGUARD_ATTEMPT": "2",
+        "HOME": "/home/alice",
+        "XDG_STATE_HOME": "/state",
     }
     with recording(node.socket) as agent:
         node.step(["train", "a b"], env, node_index=1, tasks=3, host={"statuses": "0 9 256"})
@@ -135,6 +137,8 @@ def test_step_with_a_number(node: Node) -> None:
         "task_count": "6",
         "step_node_list": "n[1-2]",
         "job_node_list": "n[1-3]",
+        "home": "/home/alice",
+        "xdg_state_home": "/state",
         "argv_size": "10",
         "argv": "train\0a b\0",
     }

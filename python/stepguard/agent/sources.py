@@ -53,21 +53,33 @@ def sources(directory: Path) -> list[Source]:
     """Of an attempt whose messages are in this directory. Raises OSError."""
     told: dict[str, Mapping[str, bytes]] = {}
     for _, kind, file in spool.messages(directory):
-        if kind in ("prolog", "batch", "output"):
+        if kind in ("prolog", "batch", "output", "step_start"):
             try:
                 # Of two the first: later ones may come from the user's own program.
-                told.setdefault(kind, wire.decode(file.read_bytes()))
+                message = wire.decode(file.read_bytes())
+                if kind != "step_start" or "home" in message or "xdg_state_home" in message:
+                    told.setdefault(kind, message)
             except wire.MalformedMessage:
                 continue  # the disk: the archiver says so
-    if "batch" not in told:
-        return []  # a job without a script, or not its first node: its output is srun's
     prolog = wire.variables(told.get("prolog", {}).get("environment", b""), *_FROM_SLURMD)
+    if "batch" not in told:  # a job without a script, or not its first node: its output is srun's
+        return _journal(_of_step(told["step_start"]), prolog) if "step_start" in told else []
     job = wire.variables(told["batch"].get("environment", b""), *_FROM_JOB)
     found = _from_task(told["output"]) if "output" in told else _from_patterns(told["batch"], prolog, job)
+    return found + _journal({**job, "job_id": wire.text(told["batch"], "job_id")}, prolog)
+
+
+def _of_step(start: Mapping[str, bytes]) -> dict[str, str]:
+    """What a guarded step tells of its environment, by the names that the job's would have."""
+    names = {"HOME": "home", "XDG_STATE_HOME": "xdg_state_home", "job_id": "job_id"}
+    return {variable: wire.text(start, name) for variable, name in names.items()}
+
+
+def _journal(job: Mapping[str, str], prolog: Mapping[str, str]) -> list[Source]:
+    """That of the job's guarded steps, where a home is known."""
     cluster = prolog.get("SLURM_CLUSTER_NAME") or job.get("SLURM_CLUSTER_NAME", "")
-    if journal := journal_place.directory(job, cluster, wire.text(told["batch"], "job_id")):
-        found.append(Source("resumes", str(journal / journal_place.NAME)))
-    return found
+    directory = journal_place.directory(job, cluster, job["job_id"])
+    return [Source("resumes", str(directory / journal_place.NAME))] if directory else []
 
 
 def _from_task(output: Mapping[str, bytes]) -> list[Source]:

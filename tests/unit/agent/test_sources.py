@@ -65,5 +65,13 @@ def test_the_default_names(tmp_path: Path) -> None:
     assert (list(found), found["stdout"].path) == (["stdout"], "/s/slurm-70_2.out")
 
 
+def test_a_guarded_step_of_a_job_without_a_script_tells_where_its_journal_is(tmp_path: Path) -> None:
+    plain = fields("step_start", 71, step_id="0")
+    guarded = fields("step_start", 71, step_id="1", attempt="1", home="/h", xdg_state_home="/state")
+    assert _sources(tmp_path, prolog(71), plain) == {}
+    found = _sources(tmp_path, prolog(71), plain, guarded)
+    assert found == {"resumes": Source("resumes", "/state/stepguard/c/71/resumes.jsonl")}
+
+
 def test_a_node_without_the_script_reads_nothing(tmp_path: Path) -> None:
     assert _sources(tmp_path, prolog(71), fields("step_start", 71, step_id="0")) == {}
