@@ -8,6 +8,7 @@ import errno
 import json
 import re
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,16 @@ from stepguard.errors import StepguardError, UsageError, reason
 
 if TYPE_CHECKING:
     from stepguard.archive.layout import ClusterLayout
-    from stepguard.archive.retention import Outcome, Plan
+    from stepguard.archive.retention import Outcome, Plan, Spared
 
 _SCHEMA = 1
 _UNITS_S = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+# By retention's words.
+_WHY_SPARED = {
+    "fresh": "that a node wrote to within the last hour",
+    "unfinished": "that have not ended, as far as they say; where nodes are gone for good, see --abandoned",
+    "changed": "that a node has written to meanwhile",
+}
 _UNITS_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
 
@@ -69,14 +76,15 @@ def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bo
             "--abandoned",
             "at least 7d: a node that is down says nothing of a job that runs",
         )
+    settings = config.load().archive
     rules = retention.Rules(
         keep_s=_age_s(keep, "--keep") if keep else None,
         max_bytes=_size_bytes(max_size) if max_size else None,
         abandoned_s=abandoned_s,
+        kept_kib=settings.head_kib + settings.tail_kib,
     )
-    if rules == retention.Rules():
+    if rules.keep_s is None and rules.max_bytes is None and rules.abandoned_s is None:
         raise UsageError("nothing to go by", "archive prune", "say --keep AGE, --max-size SIZE or --abandoned AGE")
-    settings = config.load().archive
     archive, now_s = Path(settings.dir), time.time()
     try:
         chosen = retention.plan(archive, rules, now_s)
@@ -86,36 +94,40 @@ def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bo
     if as_json:
         _print_json(_pruned(chosen, done))
         return
+    _tell_pruned(chosen, done, rules.max_bytes)
+
+
+def _tell_pruned(chosen: Plan, done: Outcome | None, max_bytes: int | None) -> None:
     verb = "would delete" if done is None else "deleted"
     gone = chosen.doomed if done is None else done.deleted
     click.echo(f"{verb} {len(gone)} records, {_shown(chosen.freed_bytes)}")
     if gone:
         click.echo(f"  the last use of these: {_date(gone[0].idle_since_s)} to {_date(gone[-1].idle_since_s)}")
-    if rules.max_bytes is not None:
-        click.echo(
-            f"  the archive takes {_shown(chosen.total_bytes)}, without them "
-            f"{_shown(chosen.total_bytes - chosen.freed_bytes)}"
-        )
-    if chosen.unfinished:
-        click.echo(f"  {chosen.unfinished} old ones have not ended, as far as they say: see --abandoned")
+    if max_bytes is not None:
+        left_bytes = chosen.total_bytes - chosen.freed_bytes
+        too_large = ", which is still too much" if left_bytes > max_bytes else ""
+        click.echo(f"  the archive takes {_shown(chosen.total_bytes)}, without them {_shown(left_bytes)}{too_large}")
+    for why, count in Counter(one.why for one in _spared(chosen, done)).items():
+        click.echo(f"  spared: {count} {_WHY_SPARED[why]}")
     if done is not None:
-        click.echo(
-            f"  {len(done.spared)} spared that changed meanwhile; {done.scripts} scripts without a record deleted"
-        )
+        click.echo(f"  {done.scripts} scripts without a record deleted")
     elif gone:
         click.echo("  nothing was deleted: say --yes")
+
+
+def _spared(chosen: Plan, done: Outcome | None) -> list[Spared]:
+    return chosen.spared + ([] if done is None else done.spared)
 
 
 def _pruned(chosen: Plan, done: Outcome | None) -> dict[str, Any]:
     return {
         "dry_run": done is None,
         "records": chosen.records,
-        "unfinished": chosen.unfinished,
         "total_bytes": chosen.total_bytes or None,
         "freed_bytes": chosen.freed_bytes,
         "doomed": [str(record.path) for record in chosen.doomed],
         "deleted": [] if done is None else [str(record.path) for record in done.deleted],
-        "spared": [] if done is None else [str(record.path) for record in done.spared],
+        "spared": [{"record": str(one.record.path), "why": one.why} for one in _spared(chosen, done)],
         "scripts_deleted": 0 if done is None else done.scripts,
     }
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,10 @@ def archive(tmp_path: Path) -> Archive:
 
 def doomed(archive: Archive, rules: Rules) -> list[str]:
     return [record.path.name for record in plan(archive.root, rules, NOW_S).doomed]
+
+
+def spared(archive: Archive, rules: Rules) -> list[str]:
+    return [f"{one.record.path.name} {one.why}" for one in plan(archive.root, rules, NOW_S).spared]
 
 
 def prune(archive: Archive, rules: Rules, now_s: float = NOW_S) -> Outcome:
@@ -78,23 +84,70 @@ def test_a_script_that_was_just_stored_stays_for_its_record_is_being_written(arc
 @pytest.mark.parametrize("state", ["running", "ended"])
 def test_what_runs_or_was_written_to_within_the_hour_stays(archive: Archive, state: str) -> None:
     path = archive.put(1, state=state, start_s=NOW_S - 400 * DAY_S, end_s=NOW_S - 300 * DAY_S)
-    if state == "ended":
-        age(path / "nodes", NOW_S - 3500)  # a node was away, and has just brought its part
+    age(path / "nodes", NOW_S - 3500)  # a node was away, and has just brought its part
     everything = Rules(keep_s=0, max_bytes=0)
     assert doomed(archive, everything) == []
+    assert spared(archive, everything) == [{"running": "1.0 unfinished", "ended": "1.0 fresh"}[state]]
     assert path.exists()
 
 
-def test_an_attempt_that_never_ended_goes_only_when_asked_for(archive: Archive) -> None:
+def test_an_attempt_that_never_ended_goes_when_no_node_has_written_to_it_for_long(archive: Archive) -> None:
     running = archive.put(1, state="running", start_s=NOW_S - 400 * DAY_S)
     parts_only = ended(archive, 2, 400, script=b"another")
     (parts_only / "manifest.json").unlink()
     age(parts_only, NOW_S - 399 * DAY_S)
-    found = plan(archive.root, Rules(keep_s=90 * DAY_S, max_bytes=0), NOW_S)
-    assert (found.doomed, found.unfinished) == ([], 2)
-    assert doomed(archive, Rules(abandoned_s=365 * DAY_S)) == ["1.0", "2.0"]
-    age(running, NOW_S - 10 * DAY_S)
-    assert doomed(archive, Rules(abandoned_s=365 * DAY_S)) == ["2.0"]
+    for rules in (Rules(abandoned_s=365 * DAY_S), KEEP_90_DAYS, Rules(max_bytes=0)):
+        assert doomed(archive, rules) == ["1.0", "2.0"]
+    age(running, NOW_S - 10 * DAY_S)  # it runs since 400 days
+    assert doomed(archive, Rules(keep_s=90 * DAY_S)) == ["2.0"]
+    assert spared(archive, Rules(keep_s=90 * DAY_S)) == ["1.0 unfinished"]
+    assert doomed(archive, Rules(keep_s=90 * DAY_S, abandoned_s=9 * DAY_S)) == ["2.0", "1.0"]
+    assert spared(archive, Rules(keep_s=90 * DAY_S, abandoned_s=500 * DAY_S)) == ["2.0 unfinished", "1.0 unfinished"]
+    assert (doomed(archive, Rules(abandoned_s=500 * DAY_S)), spared(archive, Rules(abandoned_s=500 * DAY_S))) == (
+        [],
+        [],
+    )
+    age(running, NOW_S - 6 * DAY_S)
+    assert spared(archive, Rules(max_bytes=0)) == ["1.0 unfinished"]
+
+
+def spoil(path: Path, **fields: object) -> None:
+    """What an owner may do with a file of theirs."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, **fields}))
+
+
+@pytest.mark.parametrize("rules", [KEEP_90_DAYS, Rules(max_bytes=0)])
+def test_owners_cannot_keep_a_record_by_what_they_do_with_their_files(archive: Archive, rules: Rules) -> None:
+    paths = [ended(archive, job_id, 91) for job_id in range(1, 6)]
+    for path in paths[0].iterdir():
+        if path.is_file():
+            os.utime(path, (NOW_S + 10 * 365 * DAY_S,) * 2)
+    spoil(paths[1], end_s=NOW_S + 10 * 365 * DAY_S)
+    spoil(paths[2], state="running")
+    (paths[3] / "manifest.json").write_text("{")
+    (paths[4] / "manifest.json").chmod(0)
+    chosen = plan(archive.root, rules, NOW_S)
+    assert sorted(record.path.name for record in chosen.doomed) == [f"{job_id}.0" for job_id in range(1, 6)]
+    for path in paths:  # nor while it is being deleted
+        os.utime(path / "stdout.zst")
+    assert carry_out(chosen, archive.root, NOW_S).spared == []
+    assert not any(path.exists() for path in paths)
+
+
+def test_an_end_before_the_beginning_does_not_make_it_older_than_its_day(archive: Archive) -> None:
+    spoil(ended(archive, 1, 89), end_s=0)
+    assert doomed(archive, KEEP_90_DAYS) == []
+
+
+def test_what_owners_let_grow_does_not_count_for_others(archive: Archive) -> None:
+    grown, other = ended(archive, 1, 1), ended(archive, 2, 5, script=b"another")
+    with (grown / "nodes/n1.json").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 40 << 20)
+    found = plan(archive.root, Rules(max_bytes=20 << 20), NOW_S)
+    assert found.total_bytes < 17 << 20
+    assert found.doomed == []
+    assert other.exists()
 
 
 def test_a_lost_attempt_has_ended(archive: Archive) -> None:
@@ -132,7 +185,7 @@ def test_a_record_that_changed_after_it_was_chosen_is_put_back(archive: Archive)
     chosen = plan(archive.root, KEEP_90_DAYS, NOW_S)
     (path / "nodes" / "n2.json").write_text("{}")
     done = carry_out(chosen, archive.root, NOW_S)
-    assert ([record.path for record in done.spared], done.deleted) == ([path], [])
+    assert ([(one.record.path, one.why) for one in done.spared], done.deleted) == ([(path, "changed")], [])
     assert (path / "nodes" / "n2.json").read_text() == "{}"
     assert (path / "script").exists()
 
@@ -163,7 +216,7 @@ def test_a_manifest_that_its_owner_has_overwritten_stops_nothing(archive: Archiv
     for path in endless.parent.iterdir():
         if path.name != "1.0":
             age(path, NOW_S - DAY_S)
-    assert doomed(archive, KEEP_90_DAYS) == ["1.0"]
+    assert sorted(doomed(archive, KEEP_90_DAYS)) == ["1.0", "2.0", "3.0", "4.0", "5.0"]
 
 
 def test_the_index_forgets_what_was_deleted(archive: Archive) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -55,6 +56,24 @@ def test_prune_in_json(archive: Archive) -> None:
     said = json.loads(run("prune", "--keep", "12w", "--max-size", "1T", "--json"))
     assert (said["schema"], said["dry_run"], said["doomed"], said["deleted"]) == (1, True, [str(old)], [])
     assert 0 < said["freed_bytes"] < said["total_bytes"]
+
+
+def test_prune_says_what_it_spares_and_why(archive: Archive) -> None:
+    old, young = put_old_and_young(archive)
+    assert "spared" not in run("prune", "--keep", "90d")
+    os.utime(old)  # a node has just brought its part
+    running = archive.put(3, state="running", start_s=time.time() - 100 * DAY_S)
+    os.utime(running)
+    lines = run("prune", "--max-size", "1K").splitlines()
+    assert lines[0].startswith("would delete 1 records")
+    assert lines[2].endswith(", which is still too much")
+    assert [line for line in lines if "spared" in line] == [
+        "  spared: 1 that a node wrote to within the last hour",
+        "  spared: 1 that have not ended, as far as they say; where nodes are gone for good, see --abandoned",
+    ]
+    said = json.loads(run("prune", "--keep", "90d", "--json"))
+    assert said["spared"] == [{"record": str(old), "why": "fresh"}, {"record": str(running), "why": "unfinished"}]
+    assert young.exists()
 
 
 @pytest.mark.parametrize(
