@@ -181,6 +181,13 @@ def test_the_resumes_of_a_guarded_step(lab: Cluster) -> None:
     assert b"[Auto Resume]" in record.output()
 
 
+def test_the_journal_of_a_guarded_step_of_salloc(lab: Cluster) -> None:
+    shell = "echo $SLURM_JOB_ID; srun --auto-resume=1 true"
+    job_id = lab.run(["salloc", "-Q", "--exclusive", "-N2", "sh", "-c", shell]).stdout.strip()
+    record = record_of(lab, job_id)
+    assert [event["event"] for event in record.lines("resumes.jsonl")] == ["start", "end"]
+
+
 NAMES = [
     "two words",
     "quo'te\"s",
