@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stepguard.archive import job
 from stepguard.archive.outcome import Told
-from stepguard.archive.steps import arguments, cut_argv, fold_steps, step_of
+from stepguard.archive.steps import arguments, cut_argv, fold_steps, own_nodes, step_of
 from stepguard.archive.timeline import Event, Message, in_order
 from stepguard.records import wire
 from stepguard.records.manifest import FindingRecord, Manifest, Missing, NodeRecord, StepRecord
@@ -78,6 +78,8 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
         any(event.kind in ("prolog", "batch") for event in events),
     )
     text, nodes = job.node_list(events, environments)
+    if environments.value("SLURM_HET_JOB_ID"):
+        own_nodes(node.steps, nodes)
     if not _is_lead(node.node, events, nodes):
         return folded
     told = Told(_batch_exit(node.steps), job.exit_codes(environments)[0], (), job.limit_s(environments))

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 from stepguard.archive.timeline import Event
+from stepguard.errors import StepguardError
 from stepguard.records import wire
 from stepguard.records.manifest import Exit, Missing, StepRecord
+from stepguard.slurm import hostlist
 
 # Bounds on one record: a job may start steps in a loop for days. Of more, the first and the last are kept.
 STEPS_MAX = 5000
@@ -40,6 +43,16 @@ def fold_steps(events: Sequence[Event], over: bool) -> tuple[list[StepRecord], l
         if step.state == "running" and (over or begun_in.get(step.step_id, last_boot) < last_boot):
             step.state = "lost"
     return _bounded(list(steps.values()), missing)
+
+
+def own_nodes(steps: Iterable[StepRecord], nodes: Sequence[str]) -> None:
+    """Leaves each step those of its nodes that are the job's: the list of a step of several parts of a het job has the
+    nodes of all of them (SLURM_STEP_NODELIST, Slurm 22.05)."""
+    known = set(nodes)
+    for step in steps:
+        with contextlib.suppress(StepguardError):  # not a host list
+            if own := [name for name in hostlist.expand(step.nodes) if name in known]:
+                step.nodes = hostlist.fold(own)
 
 
 def step_of(event: Event) -> str:

@@ -235,3 +235,10 @@ def test_hooks_without_the_plugin_cannot_tell_what_ran() -> None:
     assert [one.what for one in running.missing] == ["name"]
     interactive = manifest_of(Told(nodes="n1").prolog().step_start(0, "a").step_end(0, (0, 0)).epilog())
     assert (interactive.kind, [one.what for one in interactive.missing]) == ("interactive", ["name"])
+
+
+def test_a_step_of_several_parts_of_a_het_job_has_the_nodes_of_its_own_part() -> None:
+    told = Told(job_id=13, node="n2", nodes="n[2-3]").prolog(SLURM_HET_JOB_ID="12")
+    told.step_start(0, "train", step_node_list="n[1-4]").step_end(0, (0, 0)).epilog()
+    manifest = manifest_of(told)
+    assert (manifest.node_list, manifest.steps[0].nodes, manifest.printed_id) == ("n[2-3]", "n[2-3]", "12+1")
