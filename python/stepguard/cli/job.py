@@ -120,7 +120,8 @@ def _absent(record: Record, name: str) -> StepguardError:
         told += [f"{kept.source or kept.what}: {kept.why or kept.what}"]
     elif not told:
         manifest = record.manifest
-        told += [one.why for one in manifest.missing if name in one.what] if manifest else []
+        of = (name, "script") if manifest and manifest.kind == "unknown" else (name,)
+        told += [one.why for one in manifest.missing if any(word in one.what for word in of)] if manifest else []
         if not told and manifest is not None:
             told = ["it has not ended yet" if manifest.state == "running" else f"the job is {manifest.kind}"]
     from stepguard.report.escaping import visible

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stepguard.archive.index_rebuild import rebuild
-from stepguard.records.manifest import KeptFile
+from stepguard.records.manifest import KeptFile, Missing
 from unit.archive.building import environment_file, manifest, node, write_record
 
 STEPGUARD = [sys.executable, "-I", "-m", "stepguard"]
@@ -263,3 +263,12 @@ def test_an_attempt_behind_the_id(environment: dict[str, str]) -> None:
 def test_an_id_that_is_none_is_not_echoed_whole(environment: dict[str, str]) -> None:
     told = job(environment, "1" * 100_000)
     assert (told.returncode, len(told.stderr) < 200) == (2, True)
+
+
+@pytest.mark.parametrize("part", ["script", "env", "stdout"])
+def test_parts_of_a_job_that_only_hooks_told_of(environment: dict[str, str], archive: Path, part: str) -> None:
+    lacks = Missing("name, script, output and steps", "no slurmstepd told of any")
+    write_record(archive, manifest("33", kind="unknown", missing=[lacks]))
+    told = job(environment, "33", part)
+    assert told.returncode == 1
+    assert told.stderr.endswith(b" of job 33: no slurmstepd told of any\n")
