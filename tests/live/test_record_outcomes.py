@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""However Slurm ends a job, its record and `stepguard jobs` say so; a job that says nothing has a whole record too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from guarded import until
+from lab.cluster import Cluster
+from recorded import Record, await_state, record_of, recording_lab, submit
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+STEPGUARD = "/opt/stepguard/bin/stepguard"
+SETTINGS = {
+    "AuthInfo": "cred_expire=5",
+    "KillWait": "3",
+    "ReturnToService": "2",
+    "SchedulerParameters": "bf_interval=1,sched_interval=1,sched_min_interval=1",
+}
+TRAPPED = "trap 'exit 0' TERM; echo begun; sleep 300 & wait"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Cluster]:
+    with recording_lab(4, slurm_conf=SETTINGS) as cluster:
+        yield cluster
+
+
+def begin(lab: Cluster, body: str, *options: str) -> str:
+    """Submits a job and waits until its script has begun, which its output says."""
+    job_id = submit(lab, body, "-J", "train", "-o", "%j.out", *options)
+    out = lab.home() / f"{job_id}.out"
+    until("it runs", lambda: out.exists() and "begun" in out.read_text(), 60, 0.2)
+    return job_id
+
+
+def listed(lab: Cluster, job_id: str, attempt: int = 0) -> str:
+    """What `stepguard jobs` calls the attempt."""
+    jobs = json.loads(lab.run([STEPGUARD, "jobs", "--json", "--limit", "0"]).stdout)["jobs"]
+    return str(next(one["outcome"] for one in jobs if (one["job_id"], one["attempt"]) == (job_id, attempt)))
+
+
+def page(lab: Cluster, job_id: str, *options: str) -> str:
+    return lab.run([STEPGUARD, "job", job_id, *options], check=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "how"),
+    [
+        ("echo begun; sleep 300", []),
+        (TRAPPED, []),
+        ("echo begun; sleep 300", ["--full"]),
+        ("echo begun; sleep 300", ["--signal=KILL"]),
+        ("echo begun; srun sleep 300; echo after", []),
+        ("echo begun; exec >/dev/null 2>&1; sleep 300", []),
+    ],
+    ids=["plain", "trapped", "full", "kill", "in a step", "elsewhere"],
+)
+def test_a_cancelled_job(lab: Cluster, body: str, how: list[str]) -> None:
+    job_id = begin(lab, body)
+    lab.run(["scancel", *how, job_id])
+    await_state(lab, job_id, "CANCELLED")
+    record = record_of(lab, job_id)
+    assert record.manifest.outcome == "cancelled"
+    assert record.manifest.outcome_why.startswith(f"its output says *** JOB {job_id} ON ")
+    assert listed(lab, job_id) == "cancelled"
+    assert page(lab, job_id).startswith(f"Job {job_id} train: cancelled, ")
+    assert job_id in lab.run([STEPGUARD, "jobs", "--state", "failed"]).stdout.split()
+    assert job_id not in lab.run([STEPGUARD, "jobs", "--state", "completed"]).stdout.split()
+
+
+def test_a_cancelled_job_without_output(lab: Cluster) -> None:
+    job_id = submit(lab, f"touch begun.$SLURM_JOB_ID; {TRAPPED.replace('exit 0', 'exit 3')}", "-o", "/dev/null")
+    until("it runs", (lab.home() / f"begun.{job_id}").exists, 30)
+    lab.run(["scancel", job_id])
+    record = record_of(lab, job_id)
+    why = "Slurm ended the job before its batch script ended; what for, nothing tells"
+    assert (record.manifest.outcome, record.manifest.outcome_why) == ("cancelled", why)
+    assert (record.manifest.exit_status, record.manifest.exit_signal) == (3, 0)
+
+
+@pytest.mark.parametrize("body", ["echo begun; sleep 300", TRAPPED], ids=["plain", "trapped"])
+def test_a_job_that_reaches_its_time_limit(lab: Cluster, body: str) -> None:
+    job_id = submit(lab, body, "-o", "%j.out", "--time=1")
+    await_state(lab, job_id, "TIMEOUT", within_s=150)
+    assert record_of(lab, job_id).manifest.outcome == listed(lab, job_id) == "timeout"
+    assert " DUE TO TIME LIMIT ***\n\n" in page(lab, job_id)
+
+
+def test_a_requeued_job(lab: Cluster) -> None:
+    job_id = begin(lab, '[ -n "$SLURM_RESTART_COUNT" ] || { echo begun; sleep 300; }', "--requeue")
+    lab.run(["scontrol", "requeue", job_id])
+    second = record_of(lab, job_id, 1, within_s=150)
+    assert (record_of(lab, job_id).manifest.outcome, second.manifest.outcome) == ("requeued", "completed")
+    assert (listed(lab, job_id), listed(lab, job_id, 1)) == ("requeued", "completed")
+    assert page(lab, f"{job_id}.0").startswith(f"Job {job_id} train: requeued, killed by SIGTERM (15)\n")
+
+
+def test_jobs_that_end_by_themselves(lab: Cluster) -> None:
+    bodies = {"completed": "true", "failed": "exit 3", "killed": "kill -TERM $$", "step": "srun sh -c 'kill -9 $$'"}
+    job_ids = {name: submit(lab, body, "--", "/dev/stdin", "--lr=0.1", "a b") for name, body in bodies.items()}
+    records: dict[str, Record] = {name: record_of(lab, job_id) for name, job_id in job_ids.items()}
+    assert {name: record.manifest.outcome for name, record in records.items()} == {
+        "completed": "completed",
+        "failed": "failed",
+        "killed": "failed",
+        "step": "failed",
+    }
+    silent = records["completed"]
+    assert (silent.output(), silent.lacks, silent.manifest.argv) == (b"", [], ["--lr=0.1", "a b"])
+    said = lab.run([STEPGUARD, "job", job_ids["completed"], "stdout"])
+    assert (said.stdout, said.stderr) == ("", "")
+    assert "\n  arguments   --lr=0.1 'a b'\n" in page(lab, job_ids["completed"])
+
+
+def test_each_part_of_a_het_job_shows_its_own_nodes(lab: Cluster) -> None:
+    lab.write("het.sh", "#!/bin/bash\nsrun --het-group=0,1 hostname\n", mode=0o755)
+    first = lab.run(["sbatch", "--parsable", "-N1", "-o", "het.out", ":", "-N2", "het.sh"]).stdout.strip()
+    parts = [record_of(lab, str(int(first) + offset)) for offset in (0, 1)]
+    for offset, part in enumerate(parts):
+        shown = page(lab, f"{first}+{offset}")
+        assert f"\n  nodes       {part.manifest.node_list}" in shown, shown
+        assert set(part.nodes) == set(part.manifest.nodes), shown
+        assert part.step("0").nodes == part.manifest.node_list, shown
+
+
+def test_a_node_that_goes_down_and_stays_down(lab: Cluster) -> None:
+    job_id = begin(lab, "echo begun; srun -N2 sleep 300", "-N2", "--no-requeue", "-w", "n1,n4")
+    until("its step runs", lambda: "sleep 300" in " ".join(lab.processes("n4").values()), 30)
+    lab.power_off("n4")
+    lab.run(["scontrol", "update", "nodename=n4", "state=down", "reason=test"], user="root")
+    await_state(lab, job_id, "NODE_FAIL")
+    shown = until("its record", lambda: "n4: it may" in (s := page(lab, job_id)) and s, 30, 0.5)
+    assert shown.startswith(f"Job {job_id} train: node-fail, killed by SIGTERM (15)\n")
+    assert "\n  no word of n4: it may be down, or its agent\n" in shown
