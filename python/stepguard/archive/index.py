@@ -24,14 +24,20 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from stepguard.archive.index_bounds import (
+    READ_MAX_BYTES,
+    SUFFIX,
+    Tell,
+    files_in,
+    say_nothing,
+    shares,
+    tell_left_out,
+)
 from stepguard.archive.index_lines import Entry, Gone, is_gone, line_of, line_of_row, rows_of
 from stepguard.archive.layout import INDEX, is_safe_name
 from stepguard.archive.ownership import OWNER_ONLY, Ownership, put_right
 
-SUFFIX = ".tsv"
 REBUILT = f"+rebuilt{SUFFIX}"  # no node's name begins like this
-# Beyond this a file of the index is not ours.
-FILE_MAX_BYTES = 256 << 20
 _LOOKED_AT_BYTES = 64 << 10
 _EXISTING = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Nothing, a link, a directory, a socket. All else (a file server that has trouble) must not make us replace a file.
@@ -116,19 +122,21 @@ class UserIndex:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._directory)
 
-    def contents(self) -> Iterator[tuple[str, bytes]]:
-        """Name and content of all its files; one that cannot be read is left out."""
-        for name in sorted(os.listdir(self._directory)):  # noqa: PTH208  (pathlib knows no descriptors)
-            if name.endswith(SUFFIX) and (content := self.content(name)) is not None:
+    def contents(self, tell: Tell = say_nothing) -> Iterator[tuple[str, bytes]]:
+        """Name and content of all its files; one that cannot be read is left out, and what is too much is told."""
+        sizes = files_in(self._directory)
+        tell_left_out(self.uid, sizes, tell)
+        for name, at_most_bytes in sorted(shares(sizes).items()):
+            if (content := self.content(name, at_most_bytes)) is not None:
                 yield name, content
 
-    def content(self, name: str) -> bytes | None:
-        """What one of its files holds; None where there is no such file that may be read."""
+    def content(self, name: str, at_most_bytes: int = READ_MAX_BYTES) -> bytes | None:
+        """What one of its files holds at its end; None where there is no such file that may be read."""
         descriptor = self._own_file(name)
         if descriptor is None:
             return None
         try:
-            return _all_of(descriptor)
+            return _end_of(descriptor, at_most_bytes)
         finally:
             os.close(descriptor)
 
@@ -154,7 +162,7 @@ class UserIndex:
         return None
 
     def _compact(self, name: str, descriptor: int) -> None:
-        content = _all_of(descriptor)
+        content = _end_of(descriptor, READ_MAX_BYTES)
         rows, _ = rows_of(content)
         rebuilt = self.content(REBUILT)
         gone: Gone = rows_of(rebuilt)[1] if rebuilt else {}
@@ -178,10 +186,11 @@ def _made(path: Path, uid: int, mode: int, gid: int) -> int:
     return descriptor
 
 
-def _all_of(descriptor: int) -> bytes:
+def _end_of(descriptor: int, at_most_bytes: int) -> bytes:
     chunks = []
-    at = 0
-    while at < FILE_MAX_BYTES and (chunk := os.pread(descriptor, 1 << 20, at)):
+    end = os.fstat(descriptor).st_size
+    at = max(end - at_most_bytes, 0)
+    while at < end and (chunk := os.pread(descriptor, min(1 << 20, end - at), at)):
         chunks.append(chunk)
         at += len(chunk)
     return b"".join(chunks)

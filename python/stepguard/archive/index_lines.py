@@ -12,6 +12,7 @@ Tabs, for 10^5 lines of JSON take 0.4 to 0.6 s to parse, these 0.1 s, and only w
 from __future__ import annotations
 
 import json
+import re
 from typing import NamedTuple
 
 from stepguard.archive.outcome import BY_SLURM, ENDED
@@ -19,6 +20,10 @@ from stepguard.records.manifest import Manifest, NodeRecord
 
 _SCHEMA = "1"
 _END = "."
+# The file is the user's own: what looks like nothing of ours is passed over at once, 10^7 lines in less than a second.
+_LINE = re.compile(rb"(?:\A|\n)(1\t[0-9][^\n]{20,}\t\.)(?=\n|\Z)")
+# On the average lines are longer; of more than that, in files that are no longer ours, the last are looked at.
+_LINE_MIN_BYTES = 96
 _GONE = "gone"
 # A name is the user's own, and a page shows no more of it.
 _NAME_MAX_CHARS = 256
@@ -108,10 +113,9 @@ def rows_of(content: bytes) -> tuple[dict[str, Row], Gone]:
     ours is left out."""
     rows: dict[str, Row] = {}
     gone: Gone = {}
-    for line in content.decode("ascii", errors="replace").split("\n"):
+    lines = _LINE.findall(content)[-(len(content) // _LINE_MIN_BYTES + 16) :]
+    for line in b"\n".join(lines).decode("ascii", errors="replace").split("\n"):
         row = line.split("\t")
-        if row[0] != _SCHEMA or row[-1] != _END:
-            continue
         if len(row) == _ROW_FIELDS:
             rows[row[PATH]] = row
         elif len(row) == _GONE_FIELDS and row[2] == _GONE:

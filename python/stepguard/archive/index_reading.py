@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from stepguard.archive.index import FILE_MAX_BYTES, REBUILT, SUFFIX
+from stepguard.archive.index import REBUILT
+from stepguard.archive.index_bounds import Tell, files_in, say_nothing, shares, tell_left_out
 from stepguard.archive.index_lines import (
     ATTEMPT,
     END,
@@ -48,7 +49,7 @@ from stepguard.archive.outcome import (
     REQUEUED,
     RUNNING,
 )
-from stepguard.archive.plain_files import read_plain
+from stepguard.archive.plain_files import read_end
 from stepguard.errors import StepguardError
 from stepguard.records.job_ids import JobId
 from stepguard.slurm.hostlist import expand
@@ -100,13 +101,14 @@ def outcome(state: str, exit_text: str, has_later: bool = False) -> str:
     return REQUEUED if has_later and state in (ENDED, CANCELLED) else state
 
 
-def search(clusters: Sequence[ClusterLayout], query: Query) -> tuple[list[Found], bool]:
-    """The records that match, the latest start first, and whether there are more than `limit`."""
+def search(clusters: Sequence[ClusterLayout], query: Query, tell: Tell = say_nothing) -> tuple[list[Found], bool]:
+    """The records that match, the latest start first, and whether there are more than `limit`. What of the index is too
+    much to be read is told."""
     candidates: list[tuple[float, int, int, Row]] = []
     later: set[tuple[int, int, str]] = set()
     for number, cluster in enumerate(clusters):
         for uid in _uids(cluster, query.uid):
-            rows = _rows(cluster, uid)
+            rows = _rows(cluster, uid, tell=tell)
             candidates += [(start_s, number, uid, row) for row in rows if (start_s := _within(row, query)) is not None]
             later.update((number, uid, path) for path in _earlier_paths(rows))
     candidates.sort(key=lambda one: one[0], reverse=True)
@@ -160,9 +162,9 @@ def _uids(cluster: ClusterLayout, uid: int | None) -> list[int]:
     return sorted(int(name) for name in names if re.fullmatch("[0-9]{1,10}", name))
 
 
-def _rows(cluster: ClusterLayout, uid: int, containing: str = "") -> list[Row]:
+def _rows(cluster: ClusterLayout, uid: int, containing: str = "", tell: Tell = say_nothing) -> list[Row]:
     """One user's rows; with `containing`, at least those that have this text. None where they are another user's."""
-    contents = dict(_contents(cluster.index / str(uid)))
+    contents = dict(_contents(cluster.index / str(uid), uid, tell))
     rebuilt, gone = rows_of(contents.pop(REBUILT, b""))
     rows: dict[str, Row] = {}
     for content in contents.values():
@@ -175,13 +177,14 @@ def _rows(cluster: ClusterLayout, uid: int, containing: str = "") -> list[Row]:
     return list(rows.values())
 
 
-def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
-    paths: list[Path] = []
+def _contents(directory: Path, uid: int, tell: Tell) -> Iterator[tuple[str, bytes]]:
+    sizes: dict[str, int] = {}
     with contextlib.suppress(OSError):
-        paths = [path for path in directory.iterdir() if path.suffix == SUFFIX]
-    for path in paths:
+        sizes = files_in(directory)
+    tell_left_out(uid, sizes, tell)
+    for name, at_most_bytes in shares(sizes).items():
         with contextlib.suppress(OSError):  # put there by its owner, or just gone
-            yield path.name, read_plain(path, FILE_MAX_BYTES)
+            yield name, read_end(directory / name, at_most_bytes)
 
 
 def _within(row: Row, query: Query) -> float | None:

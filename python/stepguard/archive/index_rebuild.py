@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from stepguard.archive.index import REBUILT, UserIndex
+from stepguard.archive.index_bounds import Tell, say_nothing
 from stepguard.archive.index_lines import (
     Entry,
     Row,
@@ -37,9 +38,10 @@ from stepguard.records.manifest import MalformedRecord, node_from
 _FINDINGS_MAX_BYTES = 16 << 20
 
 
-def rebuild(cluster_dir: Path, ownership: Ownership = OWNER_ONLY) -> int:
-    """Makes the index of a cluster say what its records say; how many these are. Raises OSError."""
-    told = {uid: _told_by_nodes(cluster_dir, uid, ownership) for uid in _users(cluster_dir)}
+def rebuild(cluster_dir: Path, ownership: Ownership = OWNER_ONLY, tell: Tell = say_nothing) -> int:
+    """Makes the index of a cluster say what its records say; how many these are. What of it is too much to be read is
+    told. Raises OSError."""
+    told = {uid: _told_by_nodes(cluster_dir, uid, ownership, tell) for uid in _users(cluster_dir)}
     found: dict[int, dict[str, bytes]] = {}
     for uid, path, line in _walk(ClusterLayout(cluster_dir)):
         found.setdefault(uid, {})[path] = line
@@ -72,11 +74,11 @@ def _users(cluster_dir: Path) -> list[int]:
         return []
 
 
-def _told_by_nodes(cluster_dir: Path, uid: int, ownership: Ownership) -> dict[str, Row]:
+def _told_by_nodes(cluster_dir: Path, uid: int, ownership: Ownership, tell: Tell = say_nothing) -> dict[str, Row]:
     """The last line of each record."""
     rows: dict[str, Row] = {}
     with UserIndex(cluster_dir, uid, ownership) as index:
-        for name, content in index.contents():
+        for name, content in index.contents(tell):
             for path, row in rows_of(content)[0].items() if name != REBUILT else ():
                 if path not in rows or written_s(rows[path]) <= written_s(row):
                     rows[path] = row

@@ -34,6 +34,13 @@ def read_plain(path: Path, at_most_bytes: int) -> bytes:
         return file.read(at_most_bytes)
 
 
+def read_end(path: Path, at_most_bytes: int) -> bytes:
+    """The end of a regular file. Raises OSError."""
+    with open_plain(path) as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - at_most_bytes, 0))
+        return file.read(at_most_bytes)
+
+
 def digest(path: Path, at_most_bytes: int) -> tuple[str, int]:
     """SHA-256 of a regular file and its size; "" for one that is larger, which is not read. Raises OSError."""
     with open_plain(path) as file:

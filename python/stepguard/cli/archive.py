@@ -201,13 +201,17 @@ def rebuild_index() -> None:
     owners = ownership(settings.admin_groups)
     try:
         found = clusters(Path(settings.dir))
-        count = sum(rebuild(layout.root, owners) for layout in found)
+        count = sum(rebuild(layout.root, owners, _warn) for layout in found)
         changed = sum(regroup(layout.root, owners) for layout in found)
     except OSError as error:
         raise _fault("cannot rebuild the index", error) from error
     click.echo(f"{count} records are in the index")
     if changed:
         click.echo(f"{changed} files have got the group and mode that [archive] admin_groups asks for")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"stepguard: {text}", err=True)
 
 
 def _archive() -> Path:

@@ -87,7 +87,7 @@ def command(
     )
     gc.disable()  # to look through 10^5 rows again and again costs half a second, and none is in a cycle
     clusters = layouts_of(Path(config.load().archive.dir), cluster)
-    found, more = search(clusters, query)
+    found, more = search(clusters, query, _warn)
     if not found and user_name and not search(clusters, Query(user=user_name, limit=1))[0]:
         raise UsageError("no such user", f"--user {user_name}", "neither this host nor any record knows them")
     screen = stdout_screen()
@@ -103,6 +103,10 @@ def command(
         return PIPE_CLOSED
     _tell(found, more, query, since)
     return 0
+
+
+def _warn(text: str) -> None:
+    print(f"stepguard: {text}", file=sys.stderr)
 
 
 def _owner(user: str | None) -> tuple[int | None, str]:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from stepguard.archive.index import append
+from stepguard.archive.index_bounds import READ_MAX_BYTES, shares
 from stepguard.archive.index_lines import Entry, line_of
 from stepguard.archive.index_reading import STATES, Query, look_up, search
+from stepguard.archive.index_rebuild import rebuild
 from stepguard.archive.layout import ClusterLayout
 from stepguard.records import job_ids
 from unit.archive.building import START_S, entry, many_entries
@@ -114,6 +116,56 @@ def test_everybody_sees_their_own(tmp_path: Path) -> None:
         assert look_up(cluster, job_ids.parse("1235")) == []
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\0", id="sparse"),
+        pytest.param(b"\n1\t2", id="short lines"),
+        pytest.param(b"1\t1\t.\n" + b"\t" * 99, id="tabs"),
+        pytest.param(b"1\t2026/01/01/1.0" + b"\t" * 15 + b".\n", id="lines"),
+    ],
+)
+def test_what_one_user_has_made_large_holds_up_nobody(tmp_path: Path, content: bytes) -> None:
+    index = tmp_path / "lab/index"
+    (tmp_path / "lab").mkdir()
+    append(tmp_path / "lab", "n1", entry(12))
+    append(tmp_path / "lab", "n2", entry(13))
+    with (index / str(os.geteuid()) / "n1.tsv").open("ab") as file:
+        if content == b"\0":
+            file.truncate(1 << 40)
+        else:
+            file.write(content * ((100 << 20) // len(content)))
+    said: list[str] = []
+    before_s = time.process_time()
+    found, _ = search([ClusterLayout(tmp_path / "lab")], Query(since_s=START_S), said.append)
+    assert time.process_time() - before_s < 2.5
+    assert "13" in [one.entry.job_id for one in found]
+    (text,) = said
+    assert f"index/{os.geteuid()} only the last 64 are read" in text
+    assert "n1.tsv is the largest" in text
+    before_s = time.process_time()
+    assert rebuild(tmp_path / "lab", tell=said.append) == 0
+    assert time.process_time() - before_s < 4.0
+    assert said[1:] == [text]
+
+
+def test_a_large_file_takes_nothing_from_the_others() -> None:
+    assert shares({"a": 10, "b": 1 << 40, "c": 20}) == {"a": 10, "c": 20, "b": READ_MAX_BYTES - 30}
+    assert shares({"a": 1 << 30, "b": 1 << 30}) == {"a": READ_MAX_BYTES // 2, "b": READ_MAX_BYTES // 2}
+    assert shares({}) == {}
+
+
+def test_of_a_large_file_the_youngest_lines_are_read(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    append(tmp_path / "lab", "n1", entry(12))
+    file = tmp_path / f"lab/index/{os.geteuid()}/n1.tsv"
+    with file.open("ab") as grown:
+        grown.truncate(1 << 30)
+        grown.seek(1 << 30)
+        grown.write(b"\n" + line_of(entry(13)))
+    assert [one.entry.job_id for one in search([ClusterLayout(tmp_path / "lab")], Query())[0]] == ["13"]
 
 
 def test_a_hundred_thousand_records_are_filtered_within_a_second(tmp_path: Path) -> None:
