@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,12 @@ def test_a_quiet_one_is_not_written_again(waiting: due.Due) -> None:
 def test_but_now_and_then_so_that_its_record_is_not_taken_for_abandoned(
     waiting: due.Due, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s = due.time.monotonic()
-    monkeypatch.setattr(due.time, "monotonic", lambda: now_s + due.BEAT_S)
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s + due.BEAT_S)
     ((key, _),) = waiting.look()
     waiting.done(key, is_gone=False)
     assert waiting.look() == []
-    monkeypatch.setattr(due.time, "monotonic", lambda: now_s + 3 * due.BEAT_S)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s + 3 * due.BEAT_S)
     assert [one for one, _ in waiting.look()] == [key]
 
 
