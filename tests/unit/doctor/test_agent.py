@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from stepguard.records import wire
 
 SOCKET = Path("/run/stepguard/agent.sock")
 MIB = 1 << 20
+NOW_S = 1_795_000_000.0
 
 
 def answer(**more: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def answer(**more: Any) -> dict[str, Any]:
 
 
 def archiver(**more: Any) -> dict[str, Any]:
-    word = {"state": "waiting", "since_s": time.time() - 600, "backlog": 5, "last_error": None, "set_aside": [], **more}
+    word = {"state": "waiting", "since_s": NOW_S - 600, "backlog": 5, "last_error": None, "set_aside": [], **more}
     return answer(archiver={"pid": 7, "word": word})
 
 
@@ -58,18 +58,19 @@ def test_no_agent_is_a_fault_only_where_hooks_want_one() -> None:
         (answer(spool={"used_bytes": 900 * MIB, "bound_bytes": 1000 * MIB}), "the spool is 90% full"),
         (answer(archiver={"pid": None, "word": None}), "its archiver does not run"),
         (
-            archiver(last_error={"since_s": time.time() - 600, "what": "No space left on device: /a"}),
+            archiver(last_error={"since_s": NOW_S - 600, "what": "No space left on device: /a"}),
             "takes nothing since 10 min: No space left on device: /a; 5 records wait",
         ),
         (
-            archiver(state="stopped", last_error={"since_s": time.time(), "what": "no such group: [archive] x"}),
+            archiver(state="stopped", last_error={"since_s": NOW_S, "what": "no such group: [archive] x"}),
             "its archiver does not run, so records stay in the spool: no such group: [archive] x",
         ),
         (archiver(state="busy"), "does not answer since 10 min"),
         (archiver(set_aside=["12.0"]), "cannot be archived, by a fault of stepguard's: 12.0"),
     ],
 )
-def test_an_agent_with_troubles(given: dict[str, Any], said: str) -> None:
+def test_an_agent_with_troubles(given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepguard.doctor.agent.time.time", lambda: NOW_S)
     (result,) = check_agent(given, SOCKET, [], True)
     assert (result.level, said in result.found) == (Level.WARN, True), result
 
