@@ -246,7 +246,7 @@ SHOW = "sh -c 'echo $SLURM_PROCID $SLURM_JOB_NODELIST $SLURM_NODELIST $SLURM_JOB
 
 def test_stale_list_is_told(captured: Captured) -> None:
     out = captured.lab.home() / "stale.out"
-    job = _changed_job(captured, out, [f"srun -N2 --ntasks-per-node=2 {SHOW}", "srun -N1 -n1 -w n1 true"])
+    job = _changed_job(captured, out, [f"srun -N2 --ntasks-per-node=2 {SHOW}", "srun -Q -N1 -n1 -w n1 true"])
     line = (
         f"stepguard: SLURM_JOB_NODELIST is stale: step {job}.0 runs on n[1,3], the list says n[1-2]; "
         "use SLURM_STEP_NODELIST or: stepguard nodes"

@@ -178,7 +178,7 @@ def test_place_where_it_does_not_belong(hooks: Hooks, context: str) -> None:
     assert ended.said.endswith("Prolog, Epilog or HealthCheckProgram, and none of these now: nothing is done\n")
 
 
-@pytest.mark.parametrize("argv0", ["", "/", "prologue", "x/prolog/"])
+@pytest.mark.parametrize("argv0", ["/", "prologue", "x/prolog/"])
 def test_name_that_says_nothing(hooks: Hooks, argv0: str) -> None:
     assert hooks.run("stepguard", {}, argv0=argv0).said.startswith(f"stepguard: {argv0}: slurmd's Prolog")
 

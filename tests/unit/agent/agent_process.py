@@ -24,6 +24,8 @@ from stepguard.records.spool import SpoolLayout
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 USER = 65534
+# For clients of other users, who need not be able to read this repository.
+PYTHON = "/usr/bin/python3"
 _LAUNCHER = """
 import sys, time
 if sys.argv[1:] == ["archiver"]:
@@ -159,7 +161,7 @@ class AgentProcess:
 
     def ask_as(self, uid: int, message: Mapping[str, bytes]) -> bytes:
         """The answer to another user."""
-        command = [sys.executable, "-IS", "-c", _CLIENT, str(self.socket)]
+        command = [PYTHON, "-IS", "-c", _CLIENT, str(self.socket)]
         done = subprocess.run(
             command, input=wire.encode(message), capture_output=True, timeout=20, user=uid, group=uid, extra_groups=[]
         )

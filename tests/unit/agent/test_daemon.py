@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,8 +210,15 @@ def test_wrong_permissions(make_agent: Make, part: str, mode: int, owner: int, w
 
 
 def test_others_than_root_may_not_run_it(make_agent: Make) -> None:
-    agent = make_agent()
-    done = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=20, user=USER, group=USER)
+    code = (
+        "import os, sys\n"
+        "import stepguard.agent.daemon\n"
+        "from stepguard.cli.agent import main\n"
+        f"os.setgid({USER}); os.setuid({USER})\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    argv = [sys.executable, "-c", code, *make_agent().argv()[-2:]]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     assert (done.returncode, "must be root" in done.stderr) == (1, True), done.stderr
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import pytest
 
 from stepguard.records import wire
-from unit.agent.agent_process import USER, AgentProcess, fields, prolog, wait_until
+from unit.agent.agent_process import PYTHON, USER, AgentProcess, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
 # Opens as many connections as it can, says nothing, and holds them until its input ends.
@@ -119,7 +119,7 @@ def test_slow_writers_are_dropped(agent: AgentProcess) -> None:
         "except BrokenPipeError:\n"
         "    print(time.monotonic() - begin)\n"
     )
-    command = [sys.executable, "-IS", "-c", script, str(agent.socket)]
+    command = [PYTHON, "-IS", "-c", script, str(agent.socket)]
     done = subprocess.run(command, capture_output=True, timeout=40, user=USER, group=USER)
     assert 4 < float(done.stdout) < 8
     assert "too slow" in agent.log()
@@ -127,7 +127,7 @@ def test_slow_writers_are_dropped(agent: AgentProcess) -> None:
 
 def test_ten_thousand_connections_of_a_user_do_not_keep_hooks_out(agent: AgentProcess) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (20_000, 20_000))
-    command = [sys.executable, "-IS", "-c", _CROWD, str(agent.socket), "5000"]
+    command = [PYTHON, "-IS", "-c", _CROWD, str(agent.socket), "5000"]
     crowds = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=uid, group=uid, process_group=0)
         for uid in (USER, 1234)
