@@ -10,7 +10,6 @@ import resource
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 
