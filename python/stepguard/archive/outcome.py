@@ -27,15 +27,17 @@ OUTCOMES = (RUNNING, COMPLETED, FAILED, *BY_SLURM, ENDED, LOST, DAMAGED)
 # 26.05. The name of the program and the time that stand before it depend on release and configuration.
 _NOTICE = re.compile(
     rb"error: (\*\*\* JOB ([0-9_+]{1,24}) ON [A-Za-z0-9._-]{1,256} CANCELLED AT ([0-9T:-]{8,32})"
-    rb"(?: DUE TO ([A-Z, ]{3,64}))? \*\*\*)"
+    rb"(?: DUE (?:TO|to) ([A-Za-z0-9,() -]{3,64}))? \*\*\*)"
 )
 _REASONS = {
     b"TIME LIMIT": TIMEOUT,
     b"PREEMPTION": PREEMPTED,
     b"JOB REQUEUE": REQUEUED,
     b"NODE FAILURE": NODE_FAIL,
-    b"": CANCELLED,
+    b"SIGNAL Terminated": CANCELLED,  # 26.05
+    b"SIGNAL Killed": CANCELLED,
 }
+_OTHER_SIGNAL = b"SIGNAL "  # one that a job may live on after
 _NOTICE_WITHIN_BYTES = 64 << 10
 # An output that is appended to has the notices of earlier attempts; their times are whole seconds.
 _EARLIER_S = 2.0
@@ -114,8 +116,10 @@ def _notice(manifest: Manifest, outputs: Sequence[bytes]) -> Outcome | None:
             text, job_id, time_text, reason = match.groups(b"")
             if job_id.decode() not in (manifest.job_id, manifest.printed_id) or _is_earlier(manifest, time_text):
                 continue
-            word = next((word for start, word in _REASONS.items() if start and reason.startswith(start)), CANCELLED)
-            return Outcome(word, f"its output says {text.decode(errors='surrogateescape')}")
+            word = next((word for start, word in _REASONS.items() if reason.startswith(start)), "")
+            if not word and reason.startswith(_OTHER_SIGNAL):
+                continue
+            return Outcome(word or CANCELLED, f"its output says {text.decode(errors='surrogateescape')}")
     return None
 
 

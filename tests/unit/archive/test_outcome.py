@@ -34,6 +34,7 @@ def outcome(
     ("reason", "word"),
     [
         ("", "cancelled"),
+        (" DUE to SIGNAL Terminated", "cancelled"),
         (" DUE TO TIME LIMIT", "timeout"),
         (" DUE TO PREEMPTION", "preempted"),
         (" DUE TO JOB REQUEUE", "requeued"),
@@ -68,6 +69,7 @@ def test_a_batch_script_that_slurm_ended_and_an_output_that_says_nothing() -> No
     [
         notice(job="13"),
         notice(at=datetime.datetime.fromtimestamp(START_S - 60).isoformat()),
+        notice(" DUE to SIGNAL User defined signal 1"),
         notice().replace(b"JOB 12", b"STEP 12.0"),
         b"JOB 12 CANCELLED",
     ],
