@@ -3,7 +3,7 @@
 
 Slurm tells no hook of a node the state of its job. The epilog of a job that ended by itself has in SLURM_JOB_EXIT_CODE
 what its batch script ended with. In that of a job that Slurm ended (scancel, time limit, requeue, a lost node) it is 0,
-or 1 of a time limit or a lost node, for the batch script has not been reported yet (22.05 and 24.11, by trial). Where
+or 1 of a time limit or a lost node, for the batch script has not been reported yet (22.05 to 26.05, by trial). Where
 the two differ Slurm ended the job. By what, slurmstepd writes into the job's output. Its owner can write that too:
 what comes from there is called so, and can harm nobody but them.
 """
