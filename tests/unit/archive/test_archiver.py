@@ -73,8 +73,9 @@ class Node:
         return not any(self.jobs.iterdir())
 
     def records(self) -> dict[str, bytes]:
-        """All files but the index, whose lines may be repeated."""
-        files = [path for path in self.archive.rglob("*") if path.is_file() and "index" not in path.parts]
+        """All files but the index, whose lines may be repeated, and those that are being written."""
+        there = [path for path in self.archive.rglob("[!.]*") if path.is_file()]
+        files = [path for path in there if "index" not in path.parts]
         return {str(path.relative_to(self.archive)): path.read_bytes() for path in files}
 
 

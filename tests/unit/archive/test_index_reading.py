@@ -18,6 +18,7 @@ from stepguard.archive.index_rebuild import rebuild
 from stepguard.archive.layout import ClusterLayout
 from stepguard.records import job_ids
 from unit.archive.building import START_S, entry, many_entries
+from unit.everybody import let_in
 
 HOUR_S = 3600
 JOBS = [
@@ -105,8 +106,7 @@ def test_everybody_sees_their_own(tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     for uid in (1234, 1235):
         append(tmp_path / "lab", "n1", entry(uid, uid=uid))
-    for path in (tmp_path, *list(tmp_path.parents)[:2]):
-        path.chmod(0o755)
+    let_in(tmp_path)
     cluster = ClusterLayout(tmp_path / "lab")
     assert len(search([cluster], Query())[0]) == 2
     os.seteuid(1234)

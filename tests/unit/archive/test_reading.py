@@ -17,6 +17,7 @@ from stepguard.archive.reading_record import Record
 from stepguard.errors import StepguardError, UsageError
 from stepguard.records.manifest import FindingRecord, KeptFile, Manifest, to_json
 from unit.archive.building import DAY, START_S, environment_file, manifest, node, step, write_record
+from unit.everybody import let_in
 
 UID = os.geteuid()
 as_root = pytest.mark.skipif(UID != 0, reason="becomes another user")
@@ -202,8 +203,7 @@ def test_no_archive(tmp_path: Path) -> None:
 
 @as_root
 def test_a_user_reads_their_own_only(tmp_path: Path) -> None:
-    for path in (tmp_path, *list(tmp_path.parents)[:2]):
-        path.chmod(0o755)
+    let_in(tmp_path)
     for number, uid in (("12", 1234), ("13", 1235), ("14", 1235)):
         record = manifest(number, uid=uid)
         directory = write_record(tmp_path, record, nodes=[node("n1", number)], files={"script": b"true\n"})
@@ -236,8 +236,7 @@ def test_a_user_reads_their_own_only(tmp_path: Path) -> None:
 
 @as_root
 def test_a_record_that_is_being_written_is_nobodys_yet(tmp_path: Path) -> None:
-    for path in (tmp_path, *list(tmp_path.parents)[:2]):
-        path.chmod(0o755)
+    let_in(tmp_path)
     directory = write_record(tmp_path, manifest("12"))
     (directory / "manifest.json").unlink()
     for path in [tmp_path / "lab", *(tmp_path / "lab").rglob("*")]:

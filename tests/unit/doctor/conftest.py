@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stepguard.slurm.records import ClusterConfig, Job
+from unit.everybody import let_in
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +32,7 @@ def compile_library(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 @pytest.fixture
 def prefix(tmp_path: Path) -> Path:
     """A PREFIX whose folders let everybody in, as an installation's do and a test's own folder does not."""
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == tmp_path.stat().st_uid and folder != Path("/") and folder != Path("/tmp"):
-            folder.chmod(0o755)
+    let_in(tmp_path)
     return tmp_path
 
 
