@@ -29,7 +29,8 @@ def read(lab: Cluster, *arguments: str, user: str = "alice") -> Completed:
 
 
 def listed(lab: Cluster, *arguments: str, user: str = "alice") -> list[dict[str, Any]]:
-    return json.loads(read(lab, "jobs", "--json", *arguments, user=user).stdout)["jobs"]  # type: ignore[no-any-return]
+    told = read(lab, "jobs", "--json", *arguments, user=user).stdout
+    return json.loads(told)["jobs"] if told else []  # while the archive holds nothing at all
 
 
 def test_a_job_is_read_by_its_owner_and_by_root_alone(lab: Cluster) -> None:
@@ -80,11 +81,12 @@ def test_an_array_and_lists(lab: Cluster) -> None:
 
 
 def test_the_index_is_the_same_when_it_is_rebuilt(lab: Cluster) -> None:
-    record_of(lab, submit(lab, "srun true"))
+    job_id = submit(lab, "srun true")
+    record_of(lab, job_id)
     before = listed(lab, "--all", user="root")
     for path in (lab.archive / "lab/index").rglob("*.tsv"):
         path.unlink()
     assert listed(lab, "--all", user="root") == []
     assert read(lab, "archive", "rebuild-index", user="root").status == 0
     assert listed(lab, "--all", user="root") == before
-    assert read(lab, "job", before[0]["printed_id"]).status == 0
+    assert read(lab, "job", job_id).status == 0
