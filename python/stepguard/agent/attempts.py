@@ -46,8 +46,8 @@ class Attempt:
     is_finishing: bool = False
     # Not ended before this: it could not be marked.
     not_before_s: float = 0.0
-    _end_boot_id: str = ""
-    _end_boottime_ns: int = 0
+    end_boot_id: str = ""
+    end_boottime_ns: int = 0
 
     def observe(self, message: Message, now_s: float) -> None:
         """Takes in what one of its messages says."""
@@ -59,10 +59,13 @@ class Attempt:
         if message.kind in ("prolog", "batch", "epilog"):
             self.uid = message.uid if message.uid is not None else self.uid
             self.gid = message.gid if message.gid is not None else self.gid
+        is_after_end = message.boot_id != self.end_boot_id or message.boottime_ns > self.end_boottime_ns
+        if message.kind in BEGINNINGS and is_after_end:
+            self.has_epilog = self.closed = False  # Slurm may have lost its state, and run the attempt once more
+        elif message.kind in BEGINNINGS and self.end_boottime_ns:
+            self.has_epilog = True  # a note that is found only now
         if message.kind == "prolog":
             self.has_prolog = True
-            if message.boot_id != self._end_boot_id or message.boottime_ns > self._end_boottime_ns:
-                self.has_epilog = self.closed = False  # Slurm may have lost its state, and run the attempt once more
         elif message.kind == "batch":
             self.has_batch = True
             self.open_steps.add("batch")
@@ -78,7 +81,7 @@ class Attempt:
             self.closed = True
             self.open_steps.clear()
         if message.kind in ("epilog", CLOSED):
-            self._end_boot_id, self._end_boottime_ns = message.boot_id, message.boottime_ns
+            self.end_boot_id, self.end_boottime_ns = message.boot_id, message.boottime_ns
 
     def over(self, now_s: float, boot_id: str, newest: int) -> str | None:
         """None while more may come; "" when it is over as it should be; else why it is taken to be over.
@@ -107,6 +110,7 @@ class Attempts:
     def __init__(self) -> None:
         self._jobs: dict[int, dict[AttemptKey, Attempt]] = {}
         self._newest: dict[int, int] = {}
+        self._ends: dict[AttemptKey, tuple[str, int]] = {}
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter([attempt for attempts in self._jobs.values() for attempt in attempts.values()])
@@ -121,10 +125,16 @@ class Attempts:
         """The attempt of this key, opened where it is not."""
         if (attempt := self.get(key)) is None:
             attempt = self._jobs.setdefault(key.job_id, {})[key] = Attempt(key)
+            attempt.end_boot_id, attempt.end_boottime_ns = self._ends.get(key, ("", 0))
             self.remember(key)
         return attempt
 
     def close(self, attempt: Attempt) -> None:
+        """It is complete. Its end is remembered: a note from before that may be found only now."""
+        self._ends.pop(attempt.key, None)
+        self._ends[attempt.key] = (attempt.end_boot_id, attempt.end_boottime_ns)
+        if len(self._ends) > _REMEMBERED_JOBS:
+            del self._ends[next(iter(self._ends))]
         of_job = self._jobs.get(attempt.key.job_id, {})
         of_job.pop(attempt.key, None)
         if not of_job:

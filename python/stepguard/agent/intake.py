@@ -89,11 +89,10 @@ class Intake:
 
     def adopt(self, note: Note, notes: Notes) -> None:
         """Brings a note to its attempt; one whose message was taken all the same is deleted."""
-        attempt = self.attempts.get(self.attempts.key_of(note.message))
-        if attempt is not None and note.message.identity in attempt.identities:
+        attempt = self._attempt_of(note.message)
+        if note.message.identity in attempt.identities:
             note.path.unlink(missing_ok=True)
             return
-        attempt = self._attempt_of(note.message)
         attempt.observe(note.message, time.monotonic())
         attempt.unstored += 1
 
@@ -146,11 +145,18 @@ class Intake:
         attempt.identities.add(message.identity)
 
     def _attempt_of(self, message: Message) -> Attempt:
+        """The attempt that it belongs to, as it was if the archiver has not taken it yet."""
         key = self.attempts.key_of(message)
-        if self.attempts.get(key) is None and message.kind in BEGINNINGS:
+        if (attempt := self.attempts.get(key)) is not None:
+            return attempt
+        attempt = self.attempts.open(key)
+        directory = self._layout.attempt(key)
+        if message.kind in BEGINNINGS:
             with contextlib.suppress(OSError):
-                (self._layout.attempt(key) / COMPLETE).unlink()  # Slurm runs it once more
-        return self.attempts.open(key)
+                (directory / COMPLETE).unlink()  # Slurm runs it once more, or it is marked again
+        for _, _, path in spool.messages(directory):
+            self._learn(attempt, path)
+        return attempt
 
     def retry(self) -> None:
         """Tries once more to store what the disk did not take."""

@@ -58,6 +58,24 @@ def test_a_note_of_what_was_taken_is_no_second_message(agent: AgentProcess) -> N
     assert agent.kinds("7.0") == ["prolog"]
 
 
+def test_a_note_from_before_the_end_does_not_begin_the_job_anew(agent: AgentProcess) -> None:
+    told, left = prolog(7), fields("step_start", 7, step_id="0")
+    agent.tell(told, left, fields("step_end", 7, step_id="0"), epilog(7))
+    wait_until(lambda: agent.is_complete("7.0") and agent.status()["attempts"] == [])
+    again = _leave(agent, "a.note", told)
+    late = _leave(agent, "b.note", {**told, "time_ns": b"1"})
+    wait_until(lambda: not again.exists() and not late.exists())
+    wait_until(lambda: agent.is_complete("7.0") and agent.status()["attempts"] == [])
+    assert agent.kinds("7.0") == ["prolog", "step_start", "step_end", "epilog", "prolog"]
+    for path in (agent.layout.jobs / "7.0").iterdir():
+        path.unlink()  # as the archiver does
+    (agent.layout.jobs / "7.0").rmdir()
+    _leave(agent, "c.note", {**told, "time_ns": b"2"})
+    wait_until(lambda: agent.is_complete("7.0") and agent.status()["attempts"] == [])
+    agent.tell(prolog(7))
+    assert [one["job_id"] for one in agent.status()["attempts"]] == [7], "Slurm runs it once more"
+
+
 def test_what_is_no_note_is_deleted_and_said(make_agent: Make) -> None:
     agent = make_agent()
     _leave(agent, "a.note", b"garbage")
