@@ -183,7 +183,7 @@ def _read_lines(script: str) -> list[str]:
         try:
             # Not blocking: a script may be a pipe, which sbatch has emptied already.
             fd = os.open(os.path.join(folder, script), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # noqa: PTH118
-        except OSError:
+        except (OSError, ValueError):  # the last for what can be no path
             continue
         if os.fstat(fd).st_mode & 0o170000 != 0o100000:
             os.close(fd)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stepguard import bridge
@@ -157,6 +157,7 @@ def test_command_of_salloc_is_no_script(tmp_path: Path) -> None:
     )
 
 
+@example(["", "\ud800"], 1, False)
 @given(st.lists(WORDS, max_size=8), st.integers(0, 9), st.booleans())
 def test_refusal_is_one_printable_line_whatever_the_words(words: list[str], command_at: int, inherited: bool) -> None:
     error = bridge.misplaced(["sbatch", *words], min(command_at, len(words)) + 1, inherited)

@@ -140,7 +140,7 @@ def test_what_one_user_has_made_large_holds_up_nobody(tmp_path: Path, content: b
     said: list[str] = []
     before_s = time.process_time()
     found, _ = search([ClusterLayout(tmp_path / "lab")], Query(since_s=START_S), said.append)
-    assert time.process_time() - before_s < 2.5
+    assert time.process_time() - before_s < 20, "not the size of the whole, which would take minutes"
     assert "13" in [one.entry.job_id for one in found]
     (text,) = said
     assert f"index/{os.geteuid()} only the last 64 are read" in text
