@@ -10,31 +10,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fuzzing.h"
 #include "wire.h"
-
-#define MUST(condition)                                                                   \
-	do {                                                                              \
-		if (!(condition)) {                                                       \
-			fprintf(stderr, "round %lu: not " #condition "\n", round_number); \
-			abort();                                                          \
-		}                                                                         \
-	} while (0)
 
 static const char seed[] = "# a comment\n[archive]\ndir = \"/a\"\n[agent] # here\n  socket = \"/run/s.sock\"\r\nspool='/var/s'\n"
 			   "deadline_ms = 70 # ms\ngate = true\nrepair_nodelist=false\n[resume]\nsocket = 1\n";
 static const char *const words[] = { "\n", "[agent]", "[[agent]]", "=", "\"", "'", "\\", "#", " ", "\t", "]", "[",
 				     "socket = \"/", "spool", "deadline_ms = 99999999", "4294967296", "true", "\xff", "\r" };
-
-static unsigned long round_number;
-static unsigned long long state;
-
-static unsigned below(unsigned bound)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (unsigned)(state >> 16) % bound;
-}
 
 /* Returns the size of what it wrote into the file. */
 static size_t write_mutated(int fd)
@@ -80,15 +62,15 @@ static size_t write_mutated(int fd)
 
 int main(int argc, char **argv)
 {
-	unsigned long rounds = argc == 3 ? strtoul(argv[2], NULL, 10) : 0, changed = 0;
+	unsigned long changed = 0;
 	struct agent_settings settings, defaults;
 	char path[64];
 	int fd = memfd_create("settings", MFD_CLOEXEC);
 
-	state = argc == 3 ? strtoull(argv[1], NULL, 10) * 2654435761 + 1 : 1;
+	begin_fuzzing(argc, argv);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	agent_settings_read(&defaults, "/nonexistent");
-	for (round_number = 0; round_number < rounds; round_number++) {
+	for (; fuzzing.round_number < fuzzing.rounds; fuzzing.round_number++) {
 		write_mutated(fd);
 		memset(&settings, 0xff, sizeof(settings));
 		agent_settings_read(&settings, path);
@@ -98,6 +80,6 @@ int main(int argc, char **argv)
 		MUST(!strpbrk(settings.socket, "\n\"\\") || !strpbrk(settings.socket, "\n'"));
 		changed += settings.deadline_ms != defaults.deadline_ms;
 	}
-	printf("%lu of %lu took something\n", changed, rounds);
+	printf("%lu of %lu took something\n", changed, fuzzing.rounds);
 	return 0;
 }

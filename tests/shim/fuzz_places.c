@@ -8,15 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzzing.h"
 #include "places.h"
-
-#define MUST(condition)                                                                 \
-	do {                                                                            \
-		if (!(condition)) {                                                     \
-			fprintf(stderr, "round %lu: not " #condition "\n", round_number); \
-			abort();                                                        \
-		}                                                                       \
-	} while (0)
 
 static const char *const seeds[] = {
 	"1;SLURM_NTASKS=6;STEPGUARD_HELPER_JOB_ID=75;@n1=0:0-3,4;@n2=1:5",
@@ -27,17 +20,6 @@ static const char *const seeds[] = {
 static const char *const words[] = { ";",      "=",  "@",  ":",        ",",          "-",
 				     "@n1=0:0", "0-", "-0", "99999999", "4294967296", "SLURM_NTASKS=9",
 				     "\n",     "\xff", "SLURM_PROCID=1" };
-
-static unsigned long round_number;
-static unsigned long long state;
-
-static unsigned below(unsigned bound)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (unsigned)(state >> 16) % bound;
-}
 
 /* Exactly as large as needed: one byte more would be seen. */
 static char *mutated(void)
@@ -100,10 +82,10 @@ static void check(const struct places *places, int local_id)
 int main(int argc, char **argv)
 {
 	static struct places places;
-	unsigned long rounds = argc == 3 ? strtoul(argv[2], NULL, 10) : 0, accepted = 0;
+	unsigned long accepted = 0;
 
-	state = argc == 3 ? strtoull(argv[1], NULL, 10) * 2654435761 + 1 : 1;
-	for (round_number = 0; round_number < rounds; round_number++) {
+	begin_fuzzing(argc, argv);
+	for (; fuzzing.round_number < fuzzing.rounds; fuzzing.round_number++) {
 		int local_id = (int)below(6) - 1;
 		char *text = mutated();
 
@@ -115,6 +97,6 @@ int main(int argc, char **argv)
 		}
 		free(text);
 	}
-	printf("%lu of %lu accepted\n", accepted, rounds);
+	printf("%lu of %lu accepted\n", accepted, fuzzing.rounds);
 	return 0;
 }

@@ -9,15 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzzing.h"
 #include "wire.h"
-
-#define MUST(condition)                                                                   \
-	do {                                                                              \
-		if (!(condition)) {                                                       \
-			fprintf(stderr, "round %lu: not " #condition "\n", round_number); \
-			abort();                                                          \
-		}                                                                         \
-	} while (0)
 
 static const char *const names[] = {
 	"a", "b9", "time_ns", "environment", "environment_size", "kind", "", "_a", "9a", "A", "a-b", "a b", "\xff",
@@ -25,17 +18,6 @@ static const char *const names[] = {
 	"a234567890123456789012345678901234567890",
 };
 static char *lists[] = { "A=1", "", "LONG=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "B", NULL };
-
-static unsigned long round_number;
-static unsigned long long state;
-
-static unsigned below(unsigned bound)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (unsigned)(state >> 16) % bound;
-}
 
 static size_t u32(const unsigned char *at)
 {
@@ -107,10 +89,10 @@ static void add(struct wire *wire)
 
 int main(int argc, char **argv)
 {
-	unsigned long rounds = argc == 3 ? strtoul(argv[2], NULL, 10) : 0, fields = 0;
+	unsigned long fields = 0;
 
-	state = argc == 3 ? strtoull(argv[1], NULL, 10) * 2654435761 + 1 : 1;
-	for (round_number = 0; round_number < rounds; round_number++) {
+	begin_fuzzing(argc, argv);
+	for (; fuzzing.round_number < fuzzing.rounds; fuzzing.round_number++) {
 		struct wire wire;
 
 		MUST(wire_begin(&wire, "prolog", below(64) ? 32 + below(4000) : (size_t)-1 - below(2)));
@@ -122,6 +104,6 @@ int main(int argc, char **argv)
 		fields += (unsigned long)wire.field_count;
 		wire_free(&wire);
 	}
-	printf("%lu fields in %lu messages\n", fields, rounds);
+	printf("%lu fields in %lu messages\n", fields, fuzzing.rounds);
 	return 0;
 }

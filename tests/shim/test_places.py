@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from shim.built import HERE, REPOSITORY, SANITIZE, Outcome, Shim
+from shim import fuzz
+from shim.built import Outcome, Shim
+from shim.compiling import compiled
 
 NAME = "SLURM_STEPGUARD_PLACES"
 # What slurmstepd has set when the plugin is asked.
@@ -178,9 +179,4 @@ def test_task_that_has_no_place(shim: Shim, local_id: int, more: dict[str, str],
 
 
 def test_random_texts(tmp_path: Path) -> None:
-    program = tmp_path / "fuzz"
-    sources = [str(HERE / "fuzz_places.c"), str(REPOSITORY / "spank/places.c")]
-    flags = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{REPOSITORY / 'spank'}", *SANITIZE.split()]
-    subprocess.run(["cc", *flags, "-o", str(program), *sources], check=True)
-    done = subprocess.run([str(program), "1", "20000"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    fuzz.run(compiled(tmp_path, "fuzz_places", fuzz.PROGRAMS["fuzz_places"]), 1, 20_000)
