@@ -11,6 +11,7 @@ and nothing running beforehand. `python -m lab` is the same for a person.
     processes   starting programs                   releases       which Slurm it is
     entry       the way in from outside             roots          other Debian releases, the product built for them
     agents      the product's agents, one a node    hung           a file system that never answers
+    clock       a node whose clock can be set
 
 One kernel and one clock serve all hosts, and home and shared directories do not go away with a cut link. All else of
 a host is its own: network, processes, hostname, boot id, file system, /dev, /run, /tmp.

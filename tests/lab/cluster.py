@@ -243,6 +243,10 @@ class Cluster:
         self._daemons.stop(self._hosts[node], "slurmd")
         self._daemons.start_slurmd(self._hosts[node])
 
+    def set_daemon_environment(self, node: str, environment: Mapping[str, str]) -> None:
+        """What the daemons of a node that are started from now on have in their environment besides."""
+        self._hosts[node].daemon_environment = dict(environment)
+
     def cut_link(self, node: str) -> None:
         """Cuts the node's network cable; its processes live on, and its shared directories stay."""
         self._site.set_link(self._hosts[node], False)

@@ -116,7 +116,7 @@ class Daemons:
             inside=host.on(),
             uid=account.uid,
             gid=account.gid,
-            env={"PATH": account.environment()["PATH"], "LANG": "C.UTF-8"},
+            env={"PATH": account.environment()["PATH"], "LANG": "C.UTF-8", **host.daemon_environment},
         )
         return process
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -34,6 +34,7 @@ class Host:
     name: str
     address: str
     gpus: int = 0
+    daemon_environment: dict[str, str] = field(default_factory=dict)
     namespaces: Namespaces | None = None
     holder: Process | None = None
     linked: bool = True

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node's clock is set by an hour in the middle of a job: its record stays right and in order."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from guarded import until
+from lab.clock import Clock
+from recorded import record_of, recording_lab, submit
+from stepguard.archive.fold import CLOCK_SET
+
+_HOUR_S = 3600.0
+# What a busy machine may need for a job of 3 s.
+_LATE_S = 120.0
+
+
+@pytest.mark.parametrize("ahead_s", [_HOUR_S, -_HOUR_S])
+def test_the_clock_is_set_in_the_middle_of_a_job(ahead_s: float) -> None:
+    """The hook is linked statically, so the epilog has the machine's clock: that set forth is set back at the end."""
+    with recording_lab(1) as lab:
+        clock = Clock(lab, "n1")
+        began_s = time.time()
+        job_id = submit(lab, "echo begun; srun sleep 3; echo over", "-o", "set.out")
+        until("its step runs", lambda: "sleep 3" in " ".join(lab.processes("n1").values()), 30)
+        clock.set_ahead(ahead_s)
+        record = record_of(lab, job_id, within_s=60)
+        manifest, (batch, step) = record.manifest, record.manifest.steps
+        assert (manifest.state, manifest.exit_status, record.lacks) == ("ended", 0, [])
+        assert record.output() == b"begun\nover\n"
+        assert [batch.step_id, step.step_id] == ["batch", "0"]
+        times_s = [began_s, manifest.start_s, batch.start_s, step.start_s, step.end_s, batch.end_s, manifest.end_s]
+        known_s = [at_s for at_s in times_s if at_s is not None]
+        assert len(known_s) == 7
+        assert known_s == sorted(known_s)
+        assert known_s[4] - known_s[3] >= 2.5
+        assert known_s[-1] - began_s < _LATE_S
+        told = [finding for finding in record.lines("findings.jsonl") if finding["code"] == CLOCK_SET]
+        assert [finding["node"] for finding in told] == ["n1", "n1"]
+        assert f"set by {ahead_s:+.1f} s" in told[0]["text"]
+        assert f"set by {-ahead_s:+.1f} s" in told[1]["text"]
+        lab.wait_idle()
