@@ -99,3 +99,31 @@ class Judgement:
     reason: str = ""
     events: list[Event] = field(default_factory=list)
     devices: list[DeviceJudgement] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a probe looked at.
+
+    `device`    as in Event; GPUs by their UUID where NVML tells it; "" for the node as a whole
+    `what`      a short stable name: row-remap-failure, ecc-uncorrected, gpu-count, shm-full, …
+    `evidence`  the values that say so, for people
+    """
+
+    status: Status
+    device: str
+    what: str
+    action: Action
+    evidence: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one run of a probe found. A probe that has nothing to look at (no such device here) is OK with a `reason`;
+    one that could not look is UNKNOWN. `values`: what it read, as JSON, for records and differences."""
+
+    probe: str
+    status: Status
+    reason: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    values: dict[str, object] = field(default_factory=dict)
