@@ -87,6 +87,7 @@ def test_a_full_spool_gives_up_output_first_and_never_the_manifest() -> None:
     with recording_lab(1, "[agent]\nspool_max_mib = 16", slurm_conf=QUICK) as lab:
         away = lab.archive.rename(lab.archive.with_name("away"))
         body = "echo begin; yes 0123456789 | head -c 3000000"
+        home = str(lab.home())
         job_ids = [submit(lab, body, "-J", f"job-{number}") for number in range(24)]
         for job_id in job_ids:
             await_state(lab, job_id, "COMPLETED", within_s=60)
@@ -96,6 +97,8 @@ def test_a_full_spool_gives_up_output_first_and_never_the_manifest() -> None:
         for number, job_id in enumerate(job_ids):
             manifest = found[job_id].manifest
             assert (manifest.state, manifest.exit_status, manifest.name) == ("ended", 0, f"job-{number}")
+            assert (manifest.user, manifest.work_dir, manifest.nodes) == ("alice", home, ["n1"])
+            assert (found[job_id].path / "env.json").exists(), "output goes first"
         records = list(found.values())
         with_output = [record for record in records if (record.path / "stdout.zst").exists()]
         without = [record for record in records if record not in with_output]
@@ -112,7 +115,9 @@ def test_a_full_disk_under_the_spool_stops_no_job_and_costs_no_manifest(lab: Clu
     away = lab.archive.rename(lab.archive.with_name("away"))
     waits = f"until test -s {SPOOL}/reserve; do sleep 0.1; done"
     lab.run(["sh", "-c", f"{waits}; head -c 4M /dev/zero > {SPOOL}/rest || true"], host="n1", user="root")
-    job_ids = [submit(lab, "yes 0123456789 | head -c 1000000", "-w", "n1") for _ in range(3)]
+    large = f"--export=ALL,LARGE={'x' * 100_000}"  # more than the reserve gives up at once
+    array = submit(lab, "yes 0123456789 | head -c 1000000", "-w", "n1", "-J", "full", "--array=1-3", large)
+    job_ids = [str(int(array) + number) for number in range(3)]  # Slurm numbers the tasks so; the last has the array's
     for job_id in job_ids:
         await_state(lab, job_id, "COMPLETED", within_s=40)
     until("it is said", lambda: "is full: only small messages are kept" in lab.agents.log("n1"), 20)
@@ -123,7 +128,10 @@ def test_a_full_disk_under_the_spool_stops_no_job_and_costs_no_manifest(lab: Clu
     for job_id in job_ids:
         manifest = found[job_id].manifest
         assert (manifest.state, manifest.exit_status, manifest.lead_node) == ("ended", 0, "n1")
-        assert "stdout: it could not be copied into the spool: its disk may be full" in found[job_id].lacks
+        assert (manifest.name, manifest.array_job_id, manifest.user) == ("full", array, "alice")
+        assert "environment: the spool had no room for it" in found[job_id].lacks
+        assert f"{lab.home()}/slurm-{array}_{manifest.array_task_id}.out" == manifest.files["stdout"].source
+        assert not {path.name for path in found[job_id].path.iterdir()} & {"script", "env.json", "stdout.zst"}
     assert "Traceback" not in lab.agents.log("n1")
     lab.run(["rm", f"{SPOOL}/rest"], host="n1", user="root")
     assert_recorded(lab, run_jobs(lab, 2))

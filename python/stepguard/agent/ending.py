@@ -68,7 +68,7 @@ class Ending:
 
     def _read(self, end: _End, source: Source) -> None:
         attempt = end.attempt
-        if not source.path:
+        if not source.path or not source.is_read:
             self._keep(end, source, not_read(source, source.why))
         elif not self._usage.takes_output():
             self._keep(end, source, not_read(source, _FULL))
@@ -98,13 +98,13 @@ class Ending:
 
     def _store(self, end: _End, name: str, content: bytes, then: Callable[[OSError | None], None]) -> None:
         def stored(error: OSError | None) -> None:
-            if error is None:
-                self._usage.add(end.attempt.key, job.size_bytes)
-            else:
+            self._usage.settle(end.attempt.key, job.size_bytes, error is None)
+            if error is not None:
                 self._log.error(f"{name} of job {end.attempt.key} is not kept: {error.strerror}", "store output")
             then(error)
 
         job = Job(end.directory, name, content, stored, is_vital=not name.endswith(".raw"))
+        self._usage.reserve(job.size_bytes)
         self._storing.put(job)
 
     def _done(self, end: _End, source: Source) -> None:

@@ -14,16 +14,14 @@ from stepguard.agent.attempts import Attempt, Attempts
 from stepguard.agent.log import Log
 from stepguard.agent.message import BEGINNINGS, CLOSED, JOB_KINDS, Message, read
 from stepguard.agent.notes import Note, Notes
-from stepguard.agent.reserve import is_full
 from stepguard.agent.storing import Job, Move, Storing
 from stepguard.agent.usage import Usage
 from stepguard.records import spool, wire
+from stepguard.records.batch import without_content
 from stepguard.records.spool import COMPLETE, SpoolLayout
 
 # A batch task tells its output once, and again after a requeue that Slurm forgot to count.
 _OUTPUTS_MAX = 4
-# What goes first when the spool is nearly full.
-_CONTENT = ("script", "environment")
 # What the disk does not take is kept in memory up to this.
 _WAITING_MAX_BYTES = 4 << 20
 
@@ -80,7 +78,7 @@ class Intake:
         kept: Callable[[OSError | None], None],
     ) -> None:
         """Brings a message into the spool that was not refused, then calls `kept`."""
-        lesser = _without_content(fields) if message.kind == "batch" else b""
+        lesser = wire.encode(without_content(fields)) if message.kind == "batch" else b""
         if lesser and not self._usage.takes_content(len(content)):
             content, lesser = lesser, b""
             self.counters["dropped_content"] += 1
@@ -97,10 +95,12 @@ class Intake:
         attempt.unstored += 1
 
         def moved(error: OSError | None) -> None:
-            self._stored(attempt, note.message, note.size_bytes, error)
+            self._usage.settle(attempt.key, note.size_bytes, error is None)
+            self._stored(attempt, note.message, error)
             if error is not None:
                 notes.failed(note)
 
+        self._usage.reserve(note.size_bytes)
         directory = self._layout.attempt(attempt.key)
         self._storing.put(Move(directory, self._new_name(note.message.kind), note.path, moved))
 
@@ -182,19 +182,21 @@ class Intake:
         self._put(_Unstored(attempt, message, self._new_name(message.kind), content), kept, lesser)
 
     def _put(self, unstored: _Unstored, kept: Callable[[OSError | None], None], lesser: bytes = b"") -> None:
-        """`lesser` is stored in its place where the disk is full."""
+        """`lesser` is stored in its place where the disk does not take it."""
         attempt, message, name, content = unstored
 
         def stored(error: OSError | None) -> None:
-            if lesser and is_full(error):
+            self._usage.settle(attempt.key, len(content), error is None)
+            if lesser and error is not None:
                 self.counters["dropped_content"] += 1
                 self._put(unstored._replace(content=lesser), kept)
             elif error is not None and self._waits(unstored, error):
                 kept(error)
             else:
-                self._stored(attempt, message, len(content), error)
+                self._stored(attempt, message, error)
                 kept(error)
 
+        self._usage.reserve(len(content))
         directory = self._layout.attempt(attempt.key)
         self._storing.put(Job(directory, name, content, stored, is_vital=not lesser), is_urgent=True)
 
@@ -210,11 +212,10 @@ class Intake:
         self._sequence += 1
         return spool.message_name(self._sequence, kind)
 
-    def _stored(self, attempt: Attempt, message: Message, size_bytes: int, error: OSError | None) -> None:
+    def _stored(self, attempt: Attempt, message: Message, error: OSError | None) -> None:
         attempt.unstored -= 1
         if error is None:
             self.counters[message.kind] += 1
-            self._usage.add(attempt.key, size_bytes)
             attempt.identities.add(message.identity)
         else:
             self.counters["not_kept"] += 1
@@ -228,9 +229,3 @@ class Intake:
 
 def _told_before(_error: OSError | None) -> None:
     """Whoever sent it was told that it was not kept."""
-
-
-def _without_content(fields: Mapping[str, bytes]) -> bytes:
-    there = [name for name in _CONTENT if name in fields]
-    left = {name: value for name, value in fields.items() if name not in there}
-    return wire.encode({**left, "dropped": " ".join(there).encode()})

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from stepguard.agent.output_pattern import Names, default, path
 from stepguard.records import journal_place, spool, wire
+from stepguard.records.batch import environment_of
 
 # TYPE of "DEV:INO:TYPE", as the batch task says it → `what` of the manifest.
 _KINDS = {"reg": "regular", "fifo": "fifo", "chr": "device", "dir": "directory", "sock": "socket"}
@@ -34,12 +35,14 @@ _FROM_JOB = (
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
 )
+_NO_ENVIRONMENT = "the spool had no room for the job's environment, which tells what in it is secret"
 
 
 class Source(NamedTuple):
     """A file to read; `path` is "" where there is none to read, and `what` and `why` say it.
 
-    `identity` is "DEV:INO" of what the batch task had open, "" where it did not tell.
+    `identity` is "DEV:INO" of what the batch task had open, "" where it did not tell. One that is not to be read
+    (`is_read`) says `why`.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Source(NamedTuple):
     what: str = "regular"
     why: str = ""
     identity: str = ""
+    is_read: bool = True
 
 
 def sources(directory: Path) -> list[Source]:
@@ -64,8 +68,10 @@ def sources(directory: Path) -> list[Source]:
     prolog = wire.variables(told.get("prolog", {}).get("environment", b""), *_FROM_SLURMD)
     if "batch" not in told:  # a job without a script, or not its first node: its output is srun's
         return _journal(_of_step(told["step_start"]), prolog) if "step_start" in told else []
-    job = wire.variables(told["batch"].get("environment", b""), *_FROM_JOB)
+    job = wire.variables(environment_of(told["batch"]), *_FROM_JOB)
     found = _from_task(told["output"]) if "output" in told else _from_patterns(told["batch"], prolog, job)
+    if "dropped" in told["batch"]:
+        found = [one._replace(is_read=False, why=_NO_ENVIRONMENT) if one.path else one for one in found]
     return found + _journal({**job, "job_id": wire.text(told["batch"], "job_id")}, prolog)
 
 

@@ -19,11 +19,15 @@ _WHY = "does the archive take nothing?"
 
 
 class Usage:
-    """Bytes in the spool by attempt; `bound_bytes` is [agent] spool_max_mib."""
+    """Bytes in the spool by attempt; `bound_bytes` is [agent] spool_max_mib.
+
+    What is decided to be stored counts from then on (`reserve`), or many at once would all find room; `settle` says
+    what came of it.
+    """
 
     def __init__(self, layout: SpoolLayout, bound_bytes: int, log: Log) -> None:
         self.bound_bytes = bound_bytes
-        self.used_bytes = 0
+        self._stored_bytes = self._reserved_bytes = 0
         self._layout = layout
         self._log = log
         self._attempts = {str(key): directory_bytes(layout.attempt(key)) for key in layout.attempts()}
@@ -31,10 +35,21 @@ class Usage:
         self._share_said = 0.0
         self._sum_up()
 
-    def add(self, key: AttemptKey, size_bytes: int) -> None:
-        """Something has come to an attempt."""
-        self._attempts[str(key)] = self._attempts.get(str(key), 0) + size_bytes
-        self.used_bytes += size_bytes
+    @property
+    def used_bytes(self) -> int:
+        """What is in the spool, and what is on its way there."""
+        return self._stored_bytes + self._reserved_bytes
+
+    def reserve(self, size_bytes: int) -> None:
+        """Something is to be stored."""
+        self._reserved_bytes += size_bytes
+
+    def settle(self, key: AttemptKey, size_bytes: int, is_stored: bool) -> None:
+        """What was reserved has come to an attempt, or will not."""
+        self._reserved_bytes -= size_bytes
+        if is_stored:
+            self._attempts[str(key)] = self._attempts.get(str(key), 0) + size_bytes
+            self._stored_bytes += size_bytes
 
     def look(self) -> None:
         """Takes off what the archiver has deleted; cheap while it deletes nothing. Raises OSError."""
@@ -64,7 +79,7 @@ class Usage:
         return takes
 
     def _sum_up(self) -> None:
-        self.used_bytes = sum(self._attempts.values())
+        self._stored_bytes = sum(self._attempts.values())
         if self._share_said and self.used_bytes < _BACK_SHARE * self.bound_bytes:
             self._share_said = 0.0
             self._log.info(f"{self._fullness()}: everything is kept again")

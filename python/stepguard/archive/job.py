@@ -17,6 +17,7 @@ from stepguard.archive.steps import decode_status
 from stepguard.archive.timeline import Event
 from stepguard.errors import StepguardError
 from stepguard.records import wire
+from stepguard.records.batch import environment_of
 from stepguard.slurm import hostlist
 
 # Sent by slurmd's hooks and slurmstepd, which are root; `output` comes from the job's own process.
@@ -50,7 +51,7 @@ class Environments(NamedTuple):
         for event in events:
             if event.kind in found:
                 # Of two prologs the first began the job.
-                for name, value in wire.environment(event.fields.get("environment", b"")).items():
+                for name, value in wire.environment(environment_of(event.fields)).items():
                     found[event.kind].setdefault(name, "" if value == "(null)" else value)
         return cls({**found["epilog"], **found["prolog"]}, found["prolog"], found["epilog"], found["batch"])
 

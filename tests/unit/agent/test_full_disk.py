@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from stepguard.records import spool, wire
-from unit.agent.agent_process import USER, AgentProcess, epilog, fields, prolog, wait_until
+from unit.agent.agent_process import USER, AgentProcess, environment, epilog, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
 
 
 def _script(job_id: int, size_bytes: int) -> dict[str, bytes]:
-    return fields("batch", job_id, step_id="batch", script=b"x" * size_bytes, environment=b"A=1\0", uid=USER, gid=USER)
+    words = environment(A="1", SLURM_JOB_NAME="train")
+    return fields("batch", job_id, step_id="batch", script=b"x" * size_bytes, environment=words, uid=USER, gid=USER)
 
 
 def _on_small_disk(agent: AgentProcess) -> Path:
@@ -65,6 +66,7 @@ def test_a_job_on_a_full_disk_lives_on_the_reserve(make_agent: Make) -> None:
     assert kinds == ["prolog", "batch", "output", "step_start", "step_end", "step_end", "epilog"]
     batch = wire.decode((inside / "jobs/7.0/000002.batch").read_bytes())
     assert (batch["dropped"], batch["uid"], "script" in batch) == (b"script environment", b"%d" % USER, False)
+    assert batch["facts"] == b"SLURM_JOB_NAME=train\0"
     wait_until(lambda: "is full: only small messages are kept" in agent.log())
     assert (inside / "jobs/7.0/stdout.meta").exists()
     (inside / "filler").unlink()
@@ -102,6 +104,30 @@ def test_an_agent_starts_on_a_full_disk(make_agent: Make) -> None:
     assert agent.status()["attempts"] == []
     lock = Path(f"/proc/{agent.pid}/root{agent.layout.lock}")
     assert lock.read_text() == f"{agent.pid}\n"
+
+
+def test_outputs_that_end_at_the_same_time_take_no_room_from_scripts(make_agent: Make) -> None:
+    agent = make_agent("spool_max_mib = 16", more="tail_kib = 1024\nhead_kib = 128\n").start()
+    job_ids = range(1, 31)
+    out = agent.directory / "out"
+    out.write_bytes(bytes(2 << 20))
+    stdout = {"stdout": str(out), "stderr": str(out), "stdout_id": "1:1:reg", "stderr_id": "1:1:reg"}
+    for job_id in job_ids:
+        agent.tell(prolog(job_id), _script(job_id, 1000), fields("output", job_id, **stdout))
+    for job_id in job_ids:
+        agent.tell(fields("step_end", job_id, step_id="batch"))
+    ends = [agent.connect() for _ in job_ids]
+    for client, job_id in zip(ends, job_ids, strict=True):
+        client.sendall(wire.encode(epilog(job_id)))
+    for client in ends:
+        client.close()
+    wait_until(lambda: all(agent.is_complete(f"{job_id}.0") for job_id in job_ids), 60)
+    kept = len(list(agent.layout.jobs.glob("*/stdout.raw")))
+    assert kept == 11, "of 1152 KiB each, within 80 % of 16 MiB"
+    used_bytes = sum(file.stat().st_size for file in agent.layout.jobs.glob("*/*"))
+    assert agent.status()["spool"]["used_bytes"] == used_bytes < 0.85 * (16 << 20)
+    agent.tell(_script(31, 300_000))
+    assert agent.status()["counters"].get("dropped_content") is None
 
 
 def test_what_goes_first_when_the_bound_is_near(make_agent: Make) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stepguard.agent.sources import Source, sources
 from stepguard.records import wire
+from stepguard.records.batch import without_content
 from stepguard.records.spool import message_name
 from unit.agent.agent_process import environment, fields, prolog
 
@@ -24,6 +25,15 @@ def _batch(**variables: str) -> dict[str, bytes]:
 
 def _output(stdout: str, stderr: str, stdout_id: str, stderr_id: str) -> dict[str, bytes]:
     return fields("output", 71, stdout=stdout, stderr=stderr, stdout_id=stdout_id, stderr_id=stderr_id)
+
+
+def test_without_its_environment_no_output_is_read_for_its_secrets_are_not_known(tmp_path: Path) -> None:
+    batch = without_content(_batch(HOME="/h", SLURM_ARRAY_JOB_ID="70", SLURM_ARRAY_TASK_ID="3", SLURM_SUBMIT_DIR="/w"))
+    found = _sources(tmp_path, prolog(71), batch)
+    stdout = found["stdout"]
+    assert (stdout.path, stdout.is_read) == ("/w/slurm-70_3.out", False)
+    assert "no room for the job's environment" in stdout.why
+    assert found["resumes"] == Source("resumes", "/h/.local/state/stepguard/c/71/resumes.jsonl")
 
 
 def test_what_the_task_has_open_is_the_truth(tmp_path: Path) -> None:

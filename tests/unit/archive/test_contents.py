@@ -76,7 +76,7 @@ def test_a_script_that_was_cut_says_so() -> None:
 
 
 def test_what_a_full_spool_had_no_room_for_says_so() -> None:
-    fields = {"script_size": b"300", "environment_size": b"20", "dropped": b"script environment"}
+    fields = {"script_size": b"300", "environment_size": b"20", "dropped": b"script environment", "facts": b"HOME=/h\0"}
     for content in (contents.script(fields, REDACTOR, ()), contents.environment(fields, REDACTOR)):
         assert (content.stored, content.kept.why) == (None, "the spool had no room for it")
 

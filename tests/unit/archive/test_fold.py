@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 
 import pytest
 
+from stepguard.archive import job
 from stepguard.archive.fold import Folded, fold
 from stepguard.archive.steps import EXITS_MAX, STEPS_MAX
+from stepguard.records.batch import FACTS, without_content
 from stepguard.records.manifest import Exit, Manifest
 from unit.archive.spools import START_S, UID, Told, whole_job
 
@@ -45,6 +49,24 @@ def test_a_batch_job_has_all_that_was_told() -> None:
     )
     assert step.exits == [Exit(0, 0, 0, START_S + 63.5), Exit(1, 1, 0, START_S + 63.5)]
     assert (step.nodes, step.node_count, step.task_count, step.local_tasks) == ("n[1-2]", 2, 2, 1)
+
+
+def test_a_batch_job_whose_script_and_environment_had_no_room_has_the_same_manifest() -> None:
+    """All that is read of the job's environment is among the facts that are kept of it."""
+    read = {*re.findall(r"\bSLURM_[A-Z0-9_]+\b", inspect.getsource(job)), *FACTS}
+    variables = dict.fromkeys(read, "7") | {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NAME": "caf\udce9\nx"}
+    told = Told().batch(**variables).output().step_end("batch", (0, 0))
+    whole = manifest_of(told)
+    assert (whole.name, whole.nodes, whole.printed_id) == ("caf\udce9\nx", ["n1", "n2"], "7_7")
+    first = told.messages[0]
+    told.messages[0] = first._replace(fields=without_content(first.fields))
+    assert not {"script", "environment"} & told.messages[0].fields.keys()
+    assert manifest_of(told) == whole
+
+
+def test_a_fact_that_is_too_long_is_left_out_and_not_cut() -> None:
+    kept = without_content({"kind": b"batch", "environment": b"SLURM_JOB_NODELIST=" + b"n1," * 2000 + b"n1\0HOME=/h\0"})
+    assert (kept["facts"], kept["dropped"]) == (b"HOME=/h\0", b"environment")
 
 
 def test_another_node_has_its_part_and_no_manifest() -> None:
