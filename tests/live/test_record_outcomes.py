@@ -137,3 +137,30 @@ def test_a_node_that_goes_down_and_stays_down(lab: Cluster) -> None:
     shown = until("its record", lambda: "n4: it may" in (s := page(lab, job_id)) and s, 30, 0.5)
     assert shown.startswith(f"Job {job_id} train: node-fail, killed by SIGTERM (15)\n")
     assert "\n  no word of n4: it may be down, or its agent\n" in shown
+
+
+@pytest.mark.parametrize("faulty", ["n1", "n2"], ids=["first node", "another"])
+def test_a_job_that_the_gate_refuses(faulty: str) -> None:
+    settings = {**SETTINGS, "PrologFlags": "Alloc"}
+    with recording_lab(2, "[agent]\ngate = true", slurm_conf=settings) as lab:
+        fault = "/run/stepguard/fault"
+        lab.run(["sh", "-c", f"echo 'replace: XID 79' > {fault}"], host=faulty, user="root")
+        job_id = submit(lab, "echo begun", "-N2", "--requeue")
+        record = record_of(lab, job_id, within_s=60)
+        (finding,) = [one for part in record.nodes.values() for one in part.findings]
+        assert (finding.code, finding.node, finding.text) == ("gate", faulty, "no job may start here: replace: XID 79")
+        refused = f"the gate refused it on {faulty}"
+        if faulty == "n1":
+            assert (record.manifest.outcome, record.manifest.outcome_why) == ("ended", refused)
+        else:  # its batch script may have begun on the first node, until Slurm requeued it
+            assert record.manifest.outcome in ("ended", "requeued")
+        shown = page(lab, f"{job_id}.0")
+        assert shown.splitlines()[2].startswith(refused), shown
+        assert f"\n  gate: no job may start here: replace: XID 79 ({faulty})\n" in shown
+        lab.run(["rm", fault], host=faulty, user="root")
+        lab.run(["scontrol", "update", f"nodename={faulty}", "state=resume"], user="root")
+        lab.run(["scontrol", "release", job_id], user="root")
+        second = record_of(lab, job_id, 1, within_s=150)
+        assert (second.manifest.outcome, second.output()) == ("completed", b"begun\n")
+        assert listed(lab, job_id) == "requeued"
+        assert refused in page(lab, f"{job_id}.0").splitlines()[2]

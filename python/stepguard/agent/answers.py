@@ -13,6 +13,8 @@ from stepguard.agent.attempts import Attempt
 from stepguard.faults import local_faults
 
 SCHEMA = 1
+# The code of the finding that the gate leaves in the record of a job that it refuses.
+GATE = "gate"
 # Findings that need no second opinion: a job must not start here.
 _DEFINITE = ("replace", "reboot")
 

@@ -22,7 +22,7 @@ from stepguard.agent import answers, place, reading
 from stepguard.agent.archiver import Archiver, word
 from stepguard.agent.attempts import Attempt
 from stepguard.agent.ending import Ending
-from stepguard.agent.intake import Intake
+from stepguard.agent.intake import Intake, nobody_waits
 from stepguard.agent.log import Log
 from stepguard.agent.message import ASKING_KINDS, Message, read
 from stepguard.agent.notes import Notes
@@ -178,18 +178,21 @@ class Agent:
         if why:
             self._server.refuse(connection, why)
             return
-        gated = answers.gate(self._fault_file) if self._config.agent.gate and message.kind == "prolog" else ""
 
         def kept(error: OSError | None) -> None:
-            if gated:
-                line = f"fail {gated}".encode(errors="replace")[: wire.REPLY_MAX_BYTES - 1]
-                self._server.answer(connection, line.replace(b"\n", b" ") + b"\n")
-            elif error is not None:
+            if error is not None:
                 self._server.refuse(connection, f"spool: {error.strerror}")
             else:
                 self._server.answer(connection, b"ok\n")
 
-        self._intake.keep(connection.uid, message, fields, content, kept)
+        def failed(_error: OSError | None) -> None:
+            line = f"fail {verdict}".encode(errors="replace")[: wire.REPLY_MAX_BYTES - 1]
+            self._server.answer(connection, line.replace(b"\n", b" ") + b"\n")
+
+        verdict = answers.gate(self._fault_file) if self._config.agent.gate and message.kind == "prolog" else ""
+        attempt = self._intake.keep(connection.uid, message, fields, content, nobody_waits if verdict else kept)
+        if verdict:
+            self._intake.find(attempt, answers.GATE, f"no job may start here: {verdict}", self._boot_id, failed)
 
     def _answer(self, connection: Connection, message: Message) -> None:
         uid = connection.uid

@@ -76,14 +76,16 @@ class Intake:
         fields: Mapping[str, bytes],
         content: bytes,
         kept: Callable[[OSError | None], None],
-    ) -> None:
-        """Brings a message into the spool that was not refused, then calls `kept`."""
+    ) -> Attempt:
+        """Brings a message into the spool that was not refused, then calls `kept`. Returns what it was added to."""
         lesser = wire.encode(without_content(fields)) if message.kind == "batch" else b""
         if lesser and not self._usage.takes_content(len(content)):
             content, lesser = lesser, b""
             self.counters["dropped_content"] += 1
         own = self.open_job_of(uid, message.job_id) if uid != 0 else None
-        self._add(own or self._attempt_of(message), message, content, kept, lesser)
+        attempt = own or self._attempt_of(message)
+        self._add(attempt, message, content, kept, lesser)
+        return attempt
 
     def adopt(self, note: Note, notes: Notes) -> None:
         """Brings a note to its attempt; one whose message was taken all the same is deleted."""
@@ -105,17 +107,35 @@ class Intake:
         self._storing.put(Move(directory, self._new_name(note.message.kind), note.path, moved))
 
     def close(self, attempt: Attempt, why: str, boot_id: str) -> None:
-        """Adds a message of our own: nothing more will come of this attempt, and why."""
-        times = {"time_ns": time.time_ns(), "boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME)}
-        fields = {
-            "kind": CLOSED.encode(),
-            "node": attempt.node.encode(errors="surrogateescape"),
-            **{name: b"%d" % value for name, value in times.items()},
-            "boot_id": boot_id.encode(),
-            "job_id": b"%d" % attempt.key.job_id,
-            "why": why.encode(),
+        """Says that nothing more will come of this attempt, and why."""
+        self._say(attempt, CLOSED, boot_id, {"why": why}, nobody_waits)
+
+    def find(
+        self, attempt: Attempt, code: str, text: str, boot_id: str, kept: Callable[[OSError | None], None]
+    ) -> None:
+        """Says what the agent itself has found, then calls `kept`."""
+        self._say(attempt, "finding", boot_id, {"code": code, "text": text}, kept)
+
+    def _say(
+        self,
+        attempt: Attempt,
+        kind: str,
+        boot_id: str,
+        more: Mapping[str, str],
+        kept: Callable[[OSError | None], None],
+    ) -> None:
+        """Adds a message of our own."""
+        said = {
+            "kind": kind,
+            "node": attempt.node,
+            "time_ns": str(time.time_ns()),
+            "boottime_ns": str(time.clock_gettime_ns(time.CLOCK_BOOTTIME)),
+            "boot_id": boot_id,
+            "job_id": str(attempt.key.job_id),
+            **more,
         }
-        self._add(attempt, read(fields), wire.encode(fields), lambda _error: None)
+        fields = {name: value.encode(errors="surrogateescape") for name, value in said.items()}
+        self._add(attempt, read(fields), wire.encode(fields), kept)
 
     def rebuild(self) -> None:
         """Learns from the spool what was taken in before this start. Raises OSError."""
@@ -162,7 +182,7 @@ class Intake:
         """Tries once more to store what the disk did not take."""
         waiting, self._waiting = self._waiting, []
         for unstored in waiting:
-            self._put(unstored, _told_before)
+            self._put(unstored, nobody_waits)
 
     @property
     def waiting_count(self) -> int:
@@ -227,5 +247,5 @@ class Intake:
         self._log.error(f"the spool {self._layout.root} does not take the {what}: {why}", "spool")
 
 
-def _told_before(_error: OSError | None) -> None:
-    """Whoever sent it was told that it was not kept."""
+def nobody_waits(_error: OSError | None) -> None:
+    """For what is kept without an answer: whoever sent it has been told, or will be by another."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stepguard.archive import job
-from stepguard.archive.outcome import Told
+from stepguard.archive.outcome import GATE, Told
 from stepguard.archive.steps import arguments, cut_argv, fold_steps, own_nodes, step_of
 from stepguard.archive.timeline import Event, Message, in_order
 from stepguard.records import wire
@@ -82,7 +82,8 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
         own_nodes(node.steps, nodes)
     if not _is_lead(node.node, events, nodes):
         return folded
-    told = Told(_batch_exit(node.steps), job.exit_codes(environments)[0], (), job.limit_s(environments))
+    is_refused = any(one.code == GATE for one in node.findings)
+    told = Told(_batch_exit(node.steps), job.exit_codes(environments)[0], (), job.limit_s(environments), is_refused)
     folded = folded._replace(told=told)
     return folded._replace(manifest=_manifest(folded, key, environments, text, nodes))
 

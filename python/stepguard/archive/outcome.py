@@ -23,6 +23,9 @@ CANCELLED, TIMEOUT, PREEMPTED, REQUEUED, NODE_FAIL = "cancelled", "timeout", "pr
 BY_SLURM = (CANCELLED, TIMEOUT, PREEMPTED, REQUEUED, NODE_FAIL)
 OUTCOMES = (RUNNING, COMPLETED, FAILED, *BY_SLURM, ENDED, LOST, DAMAGED)
 
+# The code of the agent's finding on a node that its gate let no job start on.
+GATE = "gate"
+
 # What slurmstepd writes at the end of a job that it was told to end, _handle_signal_container() in req.c of 22.05 to
 # 26.05. The name of the program and the time that stand before it depend on release and configuration.
 _NOTICE = re.compile(
@@ -52,12 +55,14 @@ class Outcome(NamedTuple):
 
 class Told(NamedTuple):
     """What speaks for an outcome: exit status and signal of the batch script's process and of the job in the epilog,
-    each None where it is not known, the outputs, and the time limit as the prolog had it."""
+    each None where it is not known, the outputs, the time limit as the prolog had it, and whether the gate of this node
+    refused the job."""
 
     batch_exit: tuple[int, int] | None
     epilog_exit: tuple[int, int] | None
     outputs: Sequence[bytes] = ()
     limit_s: float | None = None
+    is_refused: bool = False
 
 
 def outcome_of(manifest: Manifest, told: Told) -> Outcome:
@@ -89,7 +94,14 @@ def _ended_by_slurm(manifest: Manifest, told: Told) -> Outcome:
     return Outcome(CANCELLED, f"{why}; what for, nothing tells")
 
 
+def refused_on(nodes: str) -> str:
+    """Why a job ended that was not let start on these nodes."""
+    return f"the gate refused it on {nodes}"
+
+
 def _without_steps(manifest: Manifest, told: Told) -> Outcome:
+    if told.is_refused:
+        return Outcome(ENDED, refused_on(manifest.lead_node))
     if told.epilog_exit not in (None, (0, 0)):
         return Outcome(FAILED)
     if manifest.kind == "batch":

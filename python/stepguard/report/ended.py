@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from stepguard.archive.index_lines import entry_of
 from stepguard.archive.index_reading import outcome
-from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, REQUEUED
+from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, GATE, REQUEUED, refused_on
 from stepguard.archive.reading_record import Record
 from stepguard.records.manifest import Manifest, NodeRecord
 from stepguard.report import resumes
@@ -17,6 +17,7 @@ from stepguard.report.layout import INDENT, wrapped
 from stepguard.report.screen import Screen
 from stepguard.report.steps import Step, TaskExit, first_failure, how
 from stepguard.report.times import moment
+from stepguard.slurm import hostlist
 
 # KillWait, 30 s unless a site sets it, and the same again.
 _ENDING_S = 60.0
@@ -35,10 +36,18 @@ def why_of(record: Record) -> str:
     """Why that is believed; "" where the exit says it. Not made visible yet."""
     if record.manifest is None:
         return ""
-    told = record.manifest.outcome_why
-    if state_of(record) == REQUEUED != record.manifest.outcome:
-        return "; ".join(["there is a later attempt", *([told] if told else [])])
-    return told
+    manifest = record.manifest
+    is_later = state_of(record) == REQUEUED != manifest.outcome
+    refused = _refused(record) if manifest.outcome in (ENDED, REQUEUED) else ""
+    # Of a job that the gate refused, the node that led it knows only what itself saw.
+    told = "" if refused and manifest.outcome == ENDED else manifest.outcome_why
+    return "; ".join(filter(None, ["there is a later attempt" if is_later else "", refused, told]))
+
+
+def _refused(record: Record) -> str:
+    """Where the gates of nodes refused the job; "" where none did."""
+    nodes = hostlist.fold(part.node for part in record.nodes if any(one.code == GATE for one in part.findings))
+    return refused_on(nodes) if nodes else ""
 
 
 def ended(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[str]:

@@ -173,8 +173,14 @@ def test_the_gate(make_agent: Make, gate: str, fault: str, answer: bytes) -> Non
     (agent.directory / "fault").write_text(fault)
     agent = make_agent(f"gate = {gate}", more=f'[resume]\nfault_file = "{agent.directory}/fault"\n').start()
     assert agent.ask(prolog(7)) == answer
-    assert agent.kinds("7.0") == ["prolog"]
+    refused = answer.startswith(b"fail")
+    assert agent.kinds("7.0") == ["prolog", *(["finding"] if refused else [])]
+    if refused:
+        finding = wire.decode((agent.layout.jobs / "7.0/000002.finding").read_bytes())
+        assert (finding["code"], finding["text"]) == (b"gate", b"no job may start here: replace: XID 79")
+        assert (finding["node"], finding["job_id"]) == (b"n1", b"7")
     assert agent.ask(epilog(7)) == b"ok\n"
+    wait_until(lambda: agent.is_complete("7.0"))
 
 
 def test_a_second_agent_refuses(agent: AgentProcess, make_agent: Make) -> None:

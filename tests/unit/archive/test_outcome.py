@@ -87,6 +87,15 @@ def test_nothing_that_was_told_is_no_success() -> None:
     assert outcome(None, None, state="running") == ("running", "")
 
 
+def test_a_job_that_the_gate_refused() -> None:
+    refused = Told(None, WELL, is_refused=True)
+    assert outcome_of(manifest(kind="unknown"), refused) == ("ended", "the gate refused it on n1")
+    assert outcome_of(manifest(steps=[StepRecord("extern", "ended")]), refused).why == "the gate refused it on n1"
+    assert outcome_of(manifest(steps=BATCH), refused._replace(batch_exit=WELL)) == ("completed", "")
+    told = spools.Told().prolog().say("finding", code="gate", text="no job may start here: replace: XID 79").epilog()
+    assert fold(told.messages, told.key, "n1", True).told.is_refused
+
+
 def test_jobs_without_a_batch_script() -> None:
     well, killed = (StepRecord("0", "ended", exits=[Exit(0, 0, signal)]) for signal in (0, 15))
     assert outcome(None, WELL, steps=[killed, well], kind="interactive").word == "completed"

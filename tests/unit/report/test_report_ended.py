@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stepguard.archive.reading import find
-from stepguard.records.manifest import Exit, Missing
-from stepguard.report.ended import ended
+from stepguard.records.manifest import Exit, FindingRecord, Missing
+from stepguard.report.ended import ended, why_of
 from stepguard.report.lacks import missing_of, silent_nodes
 from stepguard.report.screen import Screen
 from stepguard.report.steps import steps_of
@@ -32,6 +32,18 @@ def test_a_node_that_said_nothing_is_named(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["exit status 0", "no word of n[2,4]: it may be down, or its agent"]
     (record,) = find(tmp_path, "12")
     assert missing_of(record) == [Missing("all of n[2,4]", "no word of it: it may be down, or its agent")]
+
+
+def test_a_job_that_gates_refused_says_where_whoever_led_it(tmp_path: Path) -> None:
+    refusals = [FindingRecord("gate", "no job may start here: replace: XID 79", START_S, name) for name in ("n2", "n3")]
+    nodes = [node("n1"), node("n2", findings=refusals[:1]), node("n3", findings=refusals[1:])]
+    told = manifest(outcome="ended", outcome_why="nothing tells that any of it was started here", nodes=["n1"])
+    write_record(tmp_path, told, nodes=nodes)
+    assert why_of(find(tmp_path, "12")[0]) == "the gate refused it on n[2-3]"
+    write_record(tmp_path, manifest(outcome="requeued", outcome_why="its output says so"), nodes=nodes)
+    assert why_of(find(tmp_path, "12")[0]) == "the gate refused it on n[2-3]; its output says so"
+    write_record(tmp_path, manifest(outcome="completed"), nodes=nodes)
+    assert why_of(find(tmp_path, "12")[0]) == ""
 
 
 def test_nodes_of_a_job_that_runs_need_not_have_said_anything(tmp_path: Path) -> None:
