@@ -126,7 +126,10 @@ class Refill(Job):
 
 
 class Storing:
-    """`wakeup` is readable when something is done; `finished` then calls back. No other thread may call its methods."""
+    """`wakeup` is readable when something is done; `finished` then calls back. No other thread may call its methods.
+
+    A fault of the thread ends the agent, by `finished`: whoever starts it again has an agent that stores.
+    """
 
     def __init__(self, reserve: Reserve) -> None:
         self._reserve = reserve
@@ -135,6 +138,7 @@ class Storing:
         self._others: deque[Job] = deque()
         self._done: deque[tuple[Job, OSError | None]] = deque()
         self._something = threading.Semaphore(0)
+        self._fault: BaseException | None = None
         self.pending = 0
         threading.Thread(target=self._work, name="storing", daemon=True).start()
 
@@ -145,23 +149,33 @@ class Storing:
         self._something.release()
 
     def finished(self) -> None:
-        """Calls back for all that is done."""
+        """Calls back for all that is done. Raises RuntimeError when nothing is stored any more."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.wakeup)
+        if self._fault is not None:
+            raise RuntimeError("nothing is written into the spool any more") from self._fault
         while self._done:
             job, error = self._done.popleft()
             self.pending -= 1
             job.done(error)
 
     def _work(self) -> None:
-        while True:
-            self._something.acquire()
-            jobs = [self._next()]
-            limit = _TOGETHER if self._urgent else _BESIDE
-            while len(jobs) < limit and self._something.acquire(blocking=False):
-                jobs.append(self._next())
-            self._done.extend(self._stored(jobs))
+        try:
+            while True:
+                self._something.acquire()
+                self._store_waiting()
+                os.eventfd_write(self.wakeup, 1)
+        except BaseException as fault:  # noqa: BLE001 - the boundary of the thread; the loop raises it
+            self._fault = fault
             os.eventfd_write(self.wakeup, 1)
+
+    def _store_waiting(self) -> None:
+        """What waits, as much as is written together; one was acquired."""
+        jobs = [self._next()]
+        limit = _TOGETHER if self._urgent else _BESIDE
+        while len(jobs) < limit and self._something.acquire(blocking=False):
+            jobs.append(self._next())
+        self._done.extend(self._stored(jobs))
 
     def _stored(self, jobs: list[Job]) -> list[tuple[Job, OSError | None]]:
         results = dict(_store(jobs))
@@ -226,21 +240,32 @@ def _store(jobs: list[Job]) -> list[tuple[Job, OSError | None]]:
 
 
 def _at_once(act: Callable[[_Item], None], items: list[_Item]) -> None:
-    """Acts on all, some of them at the same time."""
+    """Acts on all, some of them at the same time. Raises what `act` raised, whichever thread that was in."""
     left = iter(items)
     turn = threading.Lock()
+    faults: list[BaseException] = []
 
     def work() -> None:
-        while True:
-            with turn:
-                item = next(left, None)
-            if item is None:
-                return
-            act(item)
+        try:
+            while not faults:
+                with turn:
+                    item = next(left, None)
+                if item is None:
+                    return
+                act(item)
+        except BaseException as fault:  # noqa: BLE001 - the boundary of a thread; raised below
+            faults.append(fault)
 
-    helpers = [threading.Thread(target=work, name="syncing") for _ in range(min(len(items), _SYNCS_AT_ONCE) - 1)]
-    for helper in helpers:
-        helper.start()
+    helpers: list[threading.Thread] = []
+    for _ in range(min(len(items), _SYNCS_AT_ONCE) - 1):
+        helper = threading.Thread(target=work, name="syncing", daemon=True)
+        try:
+            helper.start()
+        except RuntimeError:  # the node, or our control group, has no thread to spare: fewer at once
+            break
+        helpers.append(helper)
     work()
     for helper in helpers:
         helper.join()
+    if faults:
+        raise faults[0]
