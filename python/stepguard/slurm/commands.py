@@ -119,6 +119,14 @@ class Commands:
                 raise SlurmRefused("no such node", name, "see scontrol show node")
         return [found[name] for name in wanted]
 
+    def all_nodes(self) -> list[Node]:
+        query = ("scontrol", "--all", "show", "node")
+        if self._json:
+            from stepguard.slurm import json_form
+
+            return json_form.nodes(self._ask_json(query, ("sinfo", "--all")))
+        return text.nodes(self._ask(*query))
+
     def shares(self, job_id: str) -> list[Share]:
         # Always as text: 22.05 has no JSON that says it.
         shown = self._ask(*_SHOW_JOB, self._address(job_id))
@@ -162,6 +170,15 @@ class Commands:
 
     def exclude_nodes(self, job_id: str, nodes: Iterable[str]) -> None:
         self._update(job_id, f"ExcNodeList={fold(nodes)}")
+
+    def update_nodes(
+        self, names: Iterable[str], state: str = "", reason: str | None = None, comment: str | None = None
+    ) -> None:
+        wanted = list(dict.fromkeys(names))
+        said = {"State": state or None, "Reason": reason, "Comment": comment}
+        changes = [f"{key}={value}" for key, value in said.items() if value is not None]
+        if wanted and changes:
+            self._ask("scontrol", "update", f"NodeName={fold(wanted)}", *changes)
 
     def cancel_step(self, job_id: str, step_id: str, signal: str | None = None) -> None:
         self._cancel(*([] if signal is None else [f"--signal={signal}"]), f"{self._address(job_id)}.{step_id}")

@@ -78,6 +78,10 @@ def _node(record: dict[str, Any]) -> Node:
         boot_time=_number(record["boot_time"]) or None,
         slurmd_start_time=_number(record["slurmd_start_time"]) or None,
         cpus=int(record["cpus"]),
+        partitions=tuple(record["partitions"]),
+        reason_user=_text(record["reason_set_by_user"]) if record["reason"] else "",
+        reason_time=(_number(record["reason_changed_at"]) or None) if record["reason"] else None,
+        comment=_text(record["comment"]),
     )
 
 

@@ -30,6 +30,9 @@ class SlurmClient(Protocol):
         A name that Slurm does not know is SlurmRefused.
         """
 
+    def all_nodes(self) -> list[Node]:
+        """All nodes of the cluster, those of hidden partitions among them, in Slurm's order."""
+
     def shares(self, job_id: str) -> list[Share]:
         """What the job holds on each of its nodes, in Slurm's order; empty while it is pending."""
 
@@ -78,6 +81,16 @@ class SlurmClient(Protocol):
         """Stops a batch job and puts it back in the queue, under its own id. One that has ended stays ended.
 
         From 25.11 on a job submitted with --requeue=expedite goes to the head of the queue; nothing else asks for that.
+        """
+
+    def update_nodes(
+        self, names: Iterable[str], state: str = "", reason: str | None = None, comment: str | None = None
+    ) -> None:
+        """Changes what is said of nodes, for which the caller must be an administrator of Slurm's. No names: nothing.
+
+        `state` is FAIL, DRAIN or RESUME; "" leaves it. RESUME also takes the reason away, and is refused for a node
+        that is in service. `reason` and `comment`: "" takes it away, None leaves it; a reason needs a state that keeps
+        it. Where one name is unknown the others are changed all the same, and it is SlurmRefused (22.05 to 26.05).
         """
 
     def exclude_nodes(self, job_id: str, nodes: Iterable[str]) -> None:

@@ -39,6 +39,12 @@ class PyslurmForm(Commands):
                 raise SlurmRefused("no such node", name, "see scontrol show node")
         return [_node(found[name]) for name in wanted]
 
+    def all_nodes(self) -> list[Node]:
+        try:
+            return [_node(node) for node in pyslurm.Nodes.load().values()]
+        except pyslurm.RPCError:
+            return super().all_nodes()
+
     def steps(self, job_id: str) -> list[Step]:
         try:
             found = pyslurm.JobSteps.load(int(job_id))
@@ -58,6 +64,10 @@ def _node(node: Any) -> Node:
         boot_time=node.boot_time or None,
         slurmd_start_time=node.slurmd_start_time or None,
         cpus=node.total_cpus or 0,
+        partitions=tuple(node.partitions or []),
+        reason_user=(node.reason_user or "") if node.reason else "",
+        reason_time=(node.reason_time or None) if node.reason else None,
+        comment=node.comment or "",
     )
 
 

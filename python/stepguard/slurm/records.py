@@ -72,7 +72,8 @@ class Share(NamedTuple):
 class Node(NamedTuple):
     """One node. `states` holds the base state and all flags in upper case: {"DOWN", "NOT_RESPONDING", "CLOUD"}.
 
-    `reason` is as an administrator or slurmctld wrote it, without the "[user@time]" that scontrol adds.
+    `reason` is as an administrator or slurmctld wrote it, without the "[user@time]" that scontrol adds; these are
+    `reason_user` and `reason_time` (slurmctld's clock). Slurm keeps a reason only while the node is out of service.
     """
 
     name: str
@@ -83,6 +84,11 @@ class Node(NamedTuple):
     boot_time: int | None
     slurmd_start_time: int | None
     cpus: int
+    partitions: tuple[str, ...]
+    reason_user: str
+    reason_time: int | None
+    # Free text of the administrators', which Slurm does not look at.
+    comment: str
 
 
 class Step(NamedTuple):

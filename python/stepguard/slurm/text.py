@@ -236,17 +236,33 @@ def _node(record: str) -> Node:
         found = re.search(rf"(?<!\S){name}=(\S*)", record)
         return "" if found is None or found[1] in _ABSENT else found[1]
 
-    reason = re.search(r"^ {3}Reason=(.*?)(?=^ {3}\w+=|\Z)", record, re.MULTILINE | re.DOTALL)
+    reason, user, time = _reason(record)
+    comment = re.search(r"^ {3}Comment=(.*)$", record, re.MULTILINE)
     return Node(
         name=field("NodeName"),
         address=field("NodeAddr"),
         port=int(field("Port") or 6818),
         states=frozenset(field("State").upper().split("+")),
-        reason=" ".join(re.sub(r" \[[^\s\]]+@[^\]]+\]", "", reason[1]).split()) if reason else "",
+        reason=reason,
         boot_time=parse_time(field("BootTime")),
         slurmd_start_time=parse_time(field("SlurmdStartTime")),
         cpus=int(field("CPUTot") or 0),
+        partitions=tuple(word for word in field("Partitions").split(",") if word),
+        reason_user=user,
+        reason_time=parse_time(time),
+        comment=comment[1].strip() if comment else "",
     )
+
+
+def _reason(record: str) -> tuple[str, str, str]:
+    """A node's reason, who set it, and when; Slurm adds the latter two to its first line, as " [root@TIME]"."""
+    found = re.search(r"^ {3}Reason=(.*?)(?=^ {3}\w+=|\Z)", record, re.MULTILINE | re.DOTALL)
+    if found is None:
+        return "", "", ""
+    first, _, more = found[1].partition("\n")
+    said = re.fullmatch(r"(.*?)(?: \[([^\s\]]+)@([^\s\]]+)\])?\s*", first)
+    text, user, time = said.groups(default="") if said else (first, "", "")
+    return " ".join(f"{text} {more}".split()), user, time
 
 
 def _step(record: str) -> Step:

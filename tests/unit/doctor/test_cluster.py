@@ -68,7 +68,7 @@ def test_without_accounting_a_cancelled_step_is_not_known(cluster: ClusterConfig
 
 
 def node(name: str, address: str, port: int) -> Node:
-    return Node(name, address, port, frozenset({"IDLE"}), "", None, None, 8)
+    return Node(name, address, port, frozenset({"IDLE"}), "", None, None, 8, ("main",), "", None, "")
 
 
 def test_nodes_that_answer_and_nodes_that_do_not() -> None:

@@ -209,8 +209,35 @@ def test_node_that_is_down(release: str) -> None:
 
 def test_reason_of_several_lines() -> None:
     output = recorded("22.05", "show-node-down")
-    output = output.replace("Reason=Action:Reboot XID 79", "Reason=one").rstrip() + "\n             two\n   Comment=c\n"
-    assert text.nodes(output)[0].reason == "one two"
+    output = (
+        output.replace("Reason=Action:Reboot XID 79", "Reason=one").rstrip() + "\n             two\n   Comment=c d\n"
+    )
+    (node,) = text.nodes(output)
+    assert (node.reason, node.reason_user, node.comment) == ("one two", "root", "c d")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_who_set_a_reason_and_when(release: str) -> None:
+    first, second = text.nodes(recorded(release, "show-node"))
+    assert (first.partitions, first.reason_user, first.reason_time, first.comment) == (("main",), "", None, "")
+    assert second.reason_user == "root"
+    times = {"22.05": "14:37:51", "24.11": "14:38:06", "26.05": "14:38:22"}
+    assert second.reason_time == text.parse_time(f"2026-11-29T{times[release]}")
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("drained [bob@2020-01-01T00:00:00]", ("drained [bob@2020-01-01T00:00:00]", "root")),
+        ("[x@y]", ("[x@y]", "root")),
+        ("disk [sdb] bad", ("disk [sdb] bad", "root")),
+    ],
+)
+def test_a_reason_may_imitate_what_slurm_adds(reason: str, said: tuple[str, str]) -> None:
+    output = recorded("22.05", "show-node-down").replace("Action:Reboot XID 79", reason)
+    (node,) = text.nodes(output)
+    assert (node.reason, node.reason_user) == said
+    assert node.reason_time == text.parse_time("2026-11-29T14:51:22")
 
 
 @pytest.mark.parametrize(("release", "numbers"), [("22.05", (22, 5, 8)), ("24.11", (24, 11, 5)), ("26.05", (26, 5, 5))])
