@@ -39,8 +39,8 @@ def _one_of(default: str, *allowed: str) -> Any:
     return field(default=default, metadata={"allowed": allowed})
 
 
-def _list_of(*default: str, allowed: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"allowed": allowed})
+def _list_of(*default: str, allowed: tuple[str, ...] = (), needed: bool = False) -> Any:
+    return field(default=default, metadata={"allowed": allowed, "needed": needed})
 
 
 def _patterns(*default: str) -> Any:
@@ -155,6 +155,38 @@ class Archive:
     admin_groups: tuple[str, ...] = _list_of()
 
 
+REACTIONS = ("none", "drain", "fail")
+
+
+@dataclass(frozen=True)
+class Health:
+    """[health]: how a node is looked at, and what is done about it. Times are in seconds."""
+
+    # What the agent does in Slurm to its node when hardware has failed: nothing; a drain, which we lift when it is well
+    # again; or state=fail with the reason Action:Replace or Action:Reboot.
+    reaction: str = _one_of("none", *REACTIONS)
+    # Never to more than so many nodes of the cluster, nor to more of a partition (one always may), within this time.
+    max_nodes: int = _at_least(0, 3)
+    max_fraction: float = _between(0.0, 1.0, 0.1)
+    window_s: float = _at_least(1, 3600.0)
+    # Which probes run, and how often. "all": every one that there is.
+    probes: tuple[str, ...] = _list_of("all", needed=True)
+    cycle_s: float = _between(1, 86400, 60.0)
+    # What a probe no longer finds is gone after this time.
+    clear_s: float = _at_least(0, 300.0)
+    # What has come so often within this time must be away for as long.
+    flaps: int = _at_least(2, 3)
+    flap_window_s: float = _at_least(0, 3600.0)
+    # For how long an event of the kernel counts that nothing has mended: broken hardware, and anything else.
+    hardware_age_s: float = _at_least(60, 604_800.0)
+    warning_age_s: float = _at_least(60, 3600.0)
+    # A node on whose GPUs so many jobs have failed within this time is taken last as a spare.
+    lemon_jobs: int = _at_least(1, 3)
+    lemon_window_s: float = _between(60, 31_536_000, 604_800.0)
+    # Rows of a site's own, over those of the catalogue that comes with stepguard; "" for none.
+    catalogue: str = _optional_path()
+
+
 @dataclass(frozen=True)
 class Config:
     """The whole configuration, one attribute a section; `path` is None where there is no file."""
@@ -163,10 +195,17 @@ class Config:
     slurm: Slurm = field(default_factory=Slurm)
     agent: Agent = field(default_factory=Agent)
     archive: Archive = field(default_factory=Archive)
+    health: Health = field(default_factory=Health)
     path: Path | None = None
 
 
-_SECTIONS: dict[str, type] = {"resume": Resume, "slurm": Slurm, "agent": Agent, "archive": Archive}
+_SECTIONS: dict[str, type] = {
+    "resume": Resume,
+    "slurm": Slurm,
+    "agent": Agent,
+    "archive": Archive,
+    "health": Health,
+}
 
 
 def load(path: Path | None = None) -> Config:
@@ -243,6 +282,8 @@ def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"bad value {value!r}", where, "a list of strings is needed")
+        if key.metadata.get("needed") and not value:
+            raise ConfigError(f"bad value {value!r}", where, "at least one is needed")
         for item in value:
             if allowed and item not in allowed:
                 raise ConfigError(f"bad value {item!r}", where, "allowed: " + ", ".join(allowed))

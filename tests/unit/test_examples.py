@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stepguard.agent.check import local_problems
-from stepguard.config import Agent, Archive, Config, Resume, Slurm, parse
+from stepguard.config import Agent, Archive, Config, Health, Resume, Slurm, parse
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "slurm-conf-examples"
@@ -25,7 +25,8 @@ def test_the_configuration_example_has_every_key_with_its_default_in_order() -> 
     text = path.read_text()
     assert parse(text, path) == Config(path=path)
     document = tomllib.loads(text)
-    for name, section in (("resume", Resume), ("slurm", Slurm), ("agent", Agent), ("archive", Archive)):
+    sections = {"resume": Resume, "slurm": Slurm, "agent": Agent, "archive": Archive, "health": Health}
+    for name, section in sections.items():
         assert list(document[name]) == [field.name for field in fields(section)]
         assert {key: tuple(v) if isinstance(v, list) else v for key, v in document[name].items()} == asdict(section())
 
