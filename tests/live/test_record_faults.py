@@ -4,9 +4,12 @@ what was acknowledged is in the records in the end."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from lab.agents import SPOOL
 from lab.cluster import Cluster
 from lab.hung import hung
 from recorded import await_records, await_state, find, record_of, recording_lab, submit
+from stepguard.agent.slurmstepds import jobs_with_one
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -25,6 +29,15 @@ QUICK = {
     "ReturnToService": "2",
     "AuthInfo": "cred_expire=5",
 }
+
+PYTHON = "/opt/stepguard/venv/bin/python"
+# An agent to which a moment is a long silence.
+IMPATIENT = """
+from stepguard.agent import attempts, slurmstepds
+attempts.NO_EPILOG_S, slurmstepds._AGAIN_S = 3.0, 0.5
+from stepguard.__main__ import main
+main()
+"""
 
 
 @pytest.fixture
@@ -40,6 +53,11 @@ def run_jobs(lab: Cluster, count: int, *options: str) -> list[str]:
     for job_id in job_ids:
         await_state(lab, job_id, "COMPLETED", within_s=40)
     return job_ids
+
+
+def sleeps(lab: Cluster, node: str, count: int) -> bool:
+    """Whether so many tasks sleep there."""
+    return sum(command.endswith("/sleep 300 ") for command in lab.processes(node).values()) == count
 
 
 def assert_recorded(lab: Cluster, job_ids: list[str], within_s: float = 60) -> None:
@@ -150,6 +168,45 @@ def test_slurm_is_restarted_in_the_middle_of_a_job(lab: Cluster) -> None:
     assert (record.manifest.state, record.manifest.exit_status) == ("ended", 0)
     assert [(step.step_id, step.state) for step in record.manifest.steps] == [("batch", "ended"), ("0", "ended")]
     assert record.lacks == []
+
+
+def test_a_slurmstepd_is_known_by_its_title_until_it_is_killed(lab: Cluster) -> None:
+    """An attempt that is silent for long, and whose end nothing tells, is over once none of its job lives."""
+    body = "srun --overlap sleep 300"
+    array = submit(lab, body, "--array=1-2", "-w", "n1", "--no-requeue")
+    lab.write("het.sh", "#!/bin/bash\nsrun --het-group=0,1 sleep 300\n", mode=0o755)
+    het = lab.run(["sbatch", "--parsable", "-N1", "-w", "n1", ":", "-N1", "-w", "n2", "het.sh"]).stdout.strip()
+    spooled: dict[str, frozenset[int]] = {}
+    for node, count in (("n1", 3), ("n2", 1)):
+        until(f"{count} tasks run on {node}", partial(sleeps, lab, node, count), 60)
+        names = (path.name for path in lab.agents.spool(node).glob("jobs/*"))
+        spooled[node] = frozenset(int(name.partition(".")[0]) for name in names)
+        assert jobs_with_one(lab.root(node) / "proc") == spooled[node]
+    assert {int(array), int(het)} < spooled["n1"]
+    assert spooled["n2"] == {int(het) + 1}
+    for pid, command in lab.processes("n1").items():
+        if command.startswith(f"slurmstepd: [{het}."):
+            os.kill(pid, signal.SIGKILL)
+    until("it is gone", lambda: jobs_with_one(lab.root("n1") / "proc") == spooled["n1"] - {int(het)}, 20)
+
+
+def test_a_late_note_of_a_finished_job_leaves_its_record_as_it_is(lab: Cluster) -> None:
+    """The agent that finds it was started after the job's end, and its memory of that is gone."""
+    job_id = submit(lab, "echo begun; srun --overlap true; sleep 3", "-w", "n1")
+    spool = lab.agents.spool("n1")
+    started = until("its step", lambda: list(spool.glob(f"jobs/{job_id}.0/*.step_start")), 30, 0.02)
+    late = [path.read_bytes() for path in [*started, *spool.glob(f"jobs/{job_id}.0/*.batch")]]
+    record = record_of(lab, job_id)
+    before = {path: path.read_bytes() for path in record.path.rglob("*") if path.is_file()}
+    assert record.manifest.outcome == "completed"
+    lab.agents.stop("n1")
+    for number, message in enumerate(late):
+        (spool / f"notes/{number}.note").write_bytes(message)
+    agent = lab.start([PYTHON, "-c", IMPATIENT, "agent"], host="n1", user="root")
+    until("they are archived", lambda: not [*spool.glob("notes/*.note"), *spool.glob("jobs/*")], 60)
+    agent.kill()
+    assert {path: path.read_bytes() for path in record.path.rglob("*") if path.is_file()} == before
+    assert "Traceback" not in agent.stderr
 
 
 def test_a_node_reboots_in_the_middle_of_a_job(lab: Cluster) -> None:

@@ -6,7 +6,7 @@ Pure: it knows messages and times, no files. Times are seconds of CLOCK_MONOTONI
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from stepguard.agent.message import BEGINNINGS, CLOSED, Message
@@ -83,10 +83,18 @@ class Attempt:
         if message.kind in ("epilog", CLOSED):
             self.end_boot_id, self.end_boottime_ns = message.boot_id, message.boottime_ns
 
-    def over(self, now_s: float, boot_id: str, newest: int) -> str | None:
+    def is_doubtful(self, now_s: float) -> bool:
+        """Whether steps of it have been silent for long, and no epilog will come: there are no hooks, or this is what a
+        late note of an attempt has opened again; or its batch step, with which it ends, is among them."""
+        may_tell = self.has_prolog and not self.has_batch
+        is_open = bool(self.open_steps) and not (self.has_epilog or self.closed or may_tell)
+        return is_open and now_s - self.last_s >= NO_EPILOG_S
+
+    def over(self, now_s: float, boot_id: str, newest: int, has_slurmstepd: Callable[[int], bool]) -> str | None:
         """None while more may come; "" when it is over as it should be; else why it is taken to be over.
 
-        `boot_id` is the node's now, `newest` the newest attempt of the job that is known here.
+        `boot_id` is the node's now, `newest` the newest attempt of the job that is known here. Where it is doubtful,
+        `has_slurmstepd` is asked.
         """
         silence_s = now_s - self.last_s
         if self.has_epilog or self.closed:
@@ -98,7 +106,8 @@ class Attempt:
         if self.key.attempt < newest and silence_s >= SUPERSEDED_S:
             return "superseded"
         if self.open_steps:
-            return None
+            is_gone = self.is_doubtful(now_s) and not has_slurmstepd(self.key.job_id)
+            return "no-slurmstepd" if is_gone else None
         if not self.has_prolog:
             return "" if silence_s >= NO_HOOKS_S else None
         return "no-epilog" if self.has_batch and silence_s >= NO_EPILOG_S else None

@@ -29,6 +29,7 @@ from stepguard.agent.notes import Notes
 from stepguard.agent.reserve import Reserve
 from stepguard.agent.server import Connection, Server
 from stepguard.agent.service import Service
+from stepguard.agent.slurmstepds import Slurmstepds
 from stepguard.agent.storing import Refill, Storing
 from stepguard.agent.usage import Usage
 from stepguard.config import Config
@@ -74,6 +75,7 @@ class Agent:
         self._intake = Intake(self._layout, self._storing, self._usage, log, self._settle)
         self._notes = Notes(self._layout.notes, self._boot_id, log)
         self._archiver = Archiver(config.path, self._selector, log)
+        self._slurmstepds = Slurmstepds()
         self._service = Service(os.environ, log)
         self._stopping = False
 
@@ -115,6 +117,8 @@ class Agent:
                     key.data(events)
 
     def _tick(self) -> None:
+        if any(attempt.is_doubtful(time.monotonic()) for attempt in self._intake.attempts):
+            self._slurmstepds.look()
         try:
             self._take_notes()
             self._usage.look()
@@ -227,7 +231,8 @@ class Agent:
         now_s = time.monotonic()
         if attempt.is_finishing or attempt.unstored or now_s < attempt.not_before_s:
             return
-        why = attempt.over(now_s, self._boot_id, self._intake.attempts.newest(attempt.key.job_id))
+        newest = self._intake.attempts.newest(attempt.key.job_id)
+        why = attempt.over(now_s, self._boot_id, newest, self._slurmstepds.lives)
         if why:
             self._intake.close(attempt, why, self._boot_id)
         elif why is not None:

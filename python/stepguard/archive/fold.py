@@ -27,6 +27,7 @@ _WHY_CLOSED = {
     "reboot": "the node was started anew in the middle of it",
     "superseded": "a later attempt of the job began here, and none told of the end of this one",
     "no-epilog": "its batch script ended, and no epilog told of its end",
+    "no-slurmstepd": "no slurmstepd of it lives on the node, and none told of its end",
     "": "no epilog told of its end",
 }
 

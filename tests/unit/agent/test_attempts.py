@@ -17,6 +17,8 @@ class Node:
     def __init__(self) -> None:
         self.attempts = Attempts()
         self.now_s = 0.0
+        self.lives = True
+        self.asked = 0
 
     def tell(self, kind: str, restarts: int | None = None, step_id: str = "", boot_id: str = BOOT) -> int:
         """Returns the attempt that it was added to."""
@@ -28,7 +30,12 @@ class Node:
 
     def over(self, number: int = 0, after_s: float = 0.0) -> str | None:
         (attempt,) = [a for a in self.attempts if a.key.attempt == number]
-        return attempt.over(self.now_s + after_s, BOOT, self.attempts.newest(7))
+        return attempt.over(self.now_s + after_s, BOOT, self.attempts.newest(7), self.has_slurmstepd)
+
+    def has_slurmstepd(self, job_id: int) -> bool:
+        assert job_id == 7
+        self.asked += 1
+        return self.lives
 
     def forget(self) -> None:
         for attempt in self.attempts:
@@ -118,6 +125,37 @@ def test_what_no_hook_ends(node: Node) -> None:
     assert node.over(after_s=1e6) is None
     node.tell("step_end", None, "0")
     assert (node.over(), node.over(after_s=60)) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("told", "is_asked"),
+    [
+        ([("step_start", "0")], True),  # no hooks, or a late note of an attempt that is in the archive
+        ([("batch", "batch")], True),
+        ([("prolog", ""), ("batch", "batch")], True),
+        ([("batch", "batch"), ("step_end", "batch"), ("step_start", "0")], True),
+        ([("prolog", ""), ("step_start", "0")], False),  # of salloc, or another node's: the job may go on without it
+        ([("prolog", ""), ("batch", "batch"), ("epilog", "")], False),
+    ],
+)
+def test_after_a_long_silence_a_slurmstepd_is_looked_for(
+    node: Node, told: list[tuple[str, str]], is_asked: bool
+) -> None:
+    for kind, step_id in told:
+        node.tell(kind, 0 if kind == "prolog" else None, step_id)
+    assert node.over(after_s=599) in (None, "")
+    (attempt,) = node.attempts
+    assert (attempt.is_doubtful(node.now_s + 599), node.asked) == (False, 0)
+    assert attempt.is_doubtful(node.now_s + 600) is is_asked
+    if is_asked:
+        assert node.over(after_s=600) is None
+        node.lives = False
+        assert (node.over(after_s=600), node.asked) == ("no-slurmstepd", 2)
+        node.tell("closed")
+        assert node.over() == ""
+    else:
+        node.lives = False
+        assert (node.over(after_s=1e6), node.asked) == ("" if told[-1][0] == "epilog" else None, 0)
 
 
 def test_a_lost_epilog(node: Node) -> None:

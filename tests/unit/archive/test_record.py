@@ -128,6 +128,33 @@ def test_late_messages_fill_gaps(archive: Path) -> None:
     assert FindingRecord(**json.loads(line)) == part.findings[0]
 
 
+@pytest.mark.parametrize("is_new", [False, True], ids=["it was told", "it was not"])
+@pytest.mark.parametrize("kind", ["batch", "step_start"])
+def test_a_late_note_that_the_agent_had_to_close_leaves_the_end_as_it_was(
+    archive: Path, kind: str, is_new: bool
+) -> None:
+    told = whole_job()
+    late = next(message for message in told.messages if message.kind == kind)
+    if is_new:
+        told.messages.remove(late)
+    put(archive, told)
+    directory = archive / DAY / "12.0"
+    before, files = manifest_at(directory), tree(directory)
+    again = Told(boottime_s=5000.0, clock_s=START_S + 4000)
+    again.messages.append(late)
+    put(archive, again.say("closed", why="no-slurmstepd"))
+    after = manifest_at(directory)
+    ending = [(one.state, one.outcome, one.outcome_why, one.exit_status, one.end_s) for one in (before, after)]
+    assert ending[0] == ending[1]
+    assert (after.state, after.outcome, after.start_s) == ("ended", "failed", START_S)
+    steps = {step.step_id: step for step in after.steps}
+    assert {name: step.state for name, step in steps.items()} == {"batch": "ended", "0": "ended"}
+    assert steps["0"].argv == ["train", "--lr", "1"]
+    assert node_from((directory / "nodes/n1.json").read_text()).state == "ended"
+    assert [path.name for path in (archive / DAY).iterdir()] == ["12.0"]
+    assert is_new or tree(directory) == files
+
+
 def test_attempts_of_a_requeued_job_are_apart(archive: Path) -> None:
     put(archive, whole_job(attempt=0))
     before = tree(archive / DAY / "12.0")
