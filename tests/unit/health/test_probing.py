@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes in their children: those that hang, crash, print what is no report, or too much."""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.gpus import Gpus
+from stepguard.health.model import Action, Finding, Report, Status
+from stepguard.health.probes.document import from_bytes, from_document, to_document
+from stepguard.health.probes.settings import Settings
+from stepguard.health.probing import Probes, Running, probe
+
+_AT_ONCE_S = 30.0
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes the child that is started this script instead of Python."""
+
+    def make(script: str) -> Path:
+        program = tmp_path / "child"
+        program.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+        return tmp_path
+
+    return make
+
+
+def _started(probes: Probes, deadline_s: float = 20.0) -> Running:
+    running = probes.start("nvml", Settings(deadline_s=deadline_s, dev="/nonexistent"))
+    assert isinstance(running, Running)
+    return running
+
+
+def _await(running: Running) -> Report:
+    while (report := running.take()) is None:
+        select.select([running], [], [], max(0.001, running.deadline_s - time.monotonic()))
+    return report
+
+
+def _is_gone(pid: int) -> bool:
+    """A process that was not ours to reap may be a zombie for a moment."""
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_report_comes_through(gpus: Gpus) -> None:
+    report = probe("nvml", Settings(dev="/nonexistent"))
+    assert (report.probe, report.status) == ("nvml", Status.OK)
+
+
+def test_the_loop_is_told_when_it_has_ended(gpus: Gpus) -> None:
+    with _started(Probes()) as running:
+        assert select.select([running], [], [], _AT_ONCE_S)[0] == [running]
+        report = running.take()
+        assert report is not None and report.status is Status.OK
+        assert running.take() is report
+        assert running.child.status == 0
+
+
+def test_an_unknown_probe() -> None:
+    with pytest.raises(KeyError):
+        probe("no such probe")
+
+
+def test_one_that_hangs_is_killed_and_starts_again(gpus: Gpus) -> None:
+    gpus["driver.hangs"] = "*"
+    probes = Probes()
+    with _started(probes, 1.0) as running:
+        assert running.take() is None
+        report = _await(running)
+    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 1 s: nvmlInit was called")
+    assert _is_gone(running.child.pid)
+    del gpus["driver.hangs"]
+    with _started(probes) as running:
+        assert _await(running).status is Status.OK
+
+
+def test_no_second_one_while_the_first_lives(gpus: Gpus) -> None:
+    gpus["driver.hangs"] = "*"
+    probes = Probes()
+    with _started(probes) as running:
+        second = probes.start("nvml", Settings())
+        assert isinstance(second, Report) and second.status is Status.UNKNOWN
+        assert f"pid {running.child.pid}" in second.reason
+    assert _is_gone(running.child.pid)
+
+
+def test_one_that_is_closed_before_its_end_is_killed(gpus: Gpus) -> None:
+    gpus["driver.hangs"] = "*"
+    before = sorted(Path("/proc/self/fd").iterdir())
+    running = _started(Probes())
+    running.close()
+    running.close()
+    assert _is_gone(running.child.pid)
+    running.child.poll()
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_a_hanging_child_ends_by_itself_where_nobody_kills_it(gpus: Gpus) -> None:
+    gpus["driver.hangs"] = "*"
+    with _started(Probes(), 1.0) as running:
+        assert select.select([running], [], [], _AT_ONCE_S)[0]
+        assert running.child.poll() == -14  # SIGALRM
+
+
+def test_a_driver_that_crashes_its_program(gpus: Gpus) -> None:
+    gpus["driver.crashes"] = "nvmlInitWithFlags"
+    report = probe("nvml", Settings(dev="/nonexistent"))
+    assert (report.status, report.reason) == (Status.UNKNOWN, "it ended with status -11: nvmlInit was called")
+
+
+def test_an_error_of_our_own_is_told(gpus: Gpus) -> None:
+    report = probe("nvml", Settings(gpus=(3,)))  # type: ignore[arg-type]
+    assert report.status is Status.UNKNOWN
+    assert report.reason == "it ended with status 1: AttributeError: 'int' object has no attribute 'isdecimal'"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo no report", "it ended with status 0: no report: Expecting value"),
+        ("exit 3", "it ended with status 3: no report: Expecting value"),
+        ("echo '{}'", "it ended with status 0: no report: not a report"),
+        ("echo '[[' ; echo 'why it is so' >&2; echo >&2", "it ended with status 0: why it is so"),
+        ("head -c 100000 /dev/zero | tr '\\0' '['", "it ended with status 0: no report: nested too deep"),
+        ("printf '\\303('", "it ended with status 0: no report: 'utf-"),
+        ("printf 'a\\033[31mb\\377' >&2", "it ended with status 0: a?[31mb\N{REPLACEMENT CHARACTER}"),
+        ("kill -9 $$", "it ended with status -9: no report: Expecting value"),
+    ],
+)
+def test_what_is_no_report_is_unknown(script: str, said: str, child: Callable[[str], Path]) -> None:
+    child(script)
+    report = probe("nvml", Settings())
+    assert report.status is Status.UNKNOWN
+    assert report.reason.startswith(said)
+
+
+def test_a_child_that_prints_too_much_is_stopped_by_the_kernel(child: Callable[[str], Path]) -> None:
+    directory = child(
+        "exec 3>&1; head -c 3000000 /dev/zero 2>error; head -c 3000000 /dev/zero >&2; stat -Lc %s /proc/$$/fd/3 >size"
+    )
+    report = probe("nvml", Settings())
+    assert report.status is Status.UNKNOWN
+    assert len(report.reason) < 1000
+    assert (directory / "size").read_text() == f"{1 << 20}\n"
+    assert "write error" in (directory / "error").read_text() or "error writing" in (directory / "error").read_text()
+
+
+def test_a_child_that_ignores_signals_and_its_programs_are_killed(child: Callable[[str], Path]) -> None:
+    directory = child(
+        "trap '' TERM HUP INT ALRM\nsleep 1000 &\necho $! >sleeper\necho 'the driver is asked' >&2\nwait\nwait"
+    )
+    report = probe("nvml", Settings(deadline_s=2.0))
+    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 2 s: the driver is asked")
+    assert _is_gone(int((directory / "sleeper").read_text()))
+
+
+def test_what_a_child_leaves_behind_is_killed(child: Callable[[str], Path]) -> None:
+    document = json.dumps(to_document(Report("nvml", Status.OK)))
+    directory = child(f"sleep 1000 &\necho $! >sleeper\necho '{document}'")
+    assert probe("nvml", Settings()).status is Status.OK
+    assert _is_gone(int((directory / "sleeper").read_text()))
+
+
+def test_a_child_that_has_told_all_and_does_not_end(child: Callable[[str], Path]) -> None:
+    document = json.dumps(to_document(Report("nvml", Status.WARN, "all is told")))
+    child(f"echo '{document}'\nsleep 1000")
+    report = probe("nvml", Settings(deadline_s=1.0))
+    assert (report.status, report.reason) == (Status.WARN, "all is told")
+
+
+def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    report = probe("nvml", Settings())
+    assert report.status is Status.UNKNOWN
+    assert report.reason.startswith("it cannot be started")
+
+
+def test_a_report_as_a_document_and_back() -> None:
+    finding = Finding(Status.FAIL, "GPU-1", "row-remap-failure", Action.REPLACE, "a row")
+    report = Report("nvml", Status.FAIL, "why", [finding], {"gpus": {}})
+    assert from_bytes(json.dumps(to_document(report)).encode()) == report
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        [],
+        {"probe": 1},
+        {"status": "good"},
+        {"findings": None},
+        {"findings": [1]},
+        {"findings": [{"status": "ok"}]},
+        {"values": []},
+        {"reason": None},
+    ],
+)
+def test_a_damaged_document_is_refused(damaged: object) -> None:
+    well: dict[str, object] = {"probe": "nvml", "status": "ok", "reason": "", "findings": [], "values": {}}
+    assert from_document(well).status is Status.OK
+    with pytest.raises(ValueError, match=r"."):
+        from_document({**well, **damaged} if isinstance(damaged, dict) else damaged)
