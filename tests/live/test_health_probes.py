@@ -34,7 +34,9 @@ with probes.start("nvml", settings) as first:
     while (report := first.take()) is None:
         select.select([first], [], [], 0.1)
     pid = first.child.pid
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    state, deadline_s = "", time.monotonic() + 10
+    while state != "D" and time.monotonic() < deadline_s:  # it wakes from the signal, and sleeps again
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 second = probes.start("nvml", settings)
 print(json.dumps([report.status, report.reason, state, pid, second.status, second.reason]), flush=True)
 sys.stdin.readline()

@@ -5,5 +5,5 @@ A probe is a module with `run(settings: Settings) -> Report`; it is imported and
 alone. table names them all.
 
 settings  what a probe is told                     document  a report as JSON, between child and parent
-nvml      NVIDIA GPUs: nvml_reading reads one GPU, nvml_judging says what of it is a finding
+nvml      NVIDIA GPUs: nvml_reading reads one by nvml_numbers, nvml_judging says what of it is a finding
 """

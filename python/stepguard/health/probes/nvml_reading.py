@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NVML tells of one GPU, as plain values. None is what the GPU, or its driver, does not tell.
 
-Numbers and names are those of nvml.h (NVIDIA NVML API reference, CUDA 13; nvidia-ml-py 13). Counters that NVML keeps
-for each NVLink are lists, one number a link.
+Counters that NVML keeps for each NVLink are lists, one number a link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from stepguard.health.probes import nvml_numbers as numbers
 
 # NVML, as the module pynvml.
 Nvml = Any
@@ -18,62 +19,6 @@ Values = dict[str, Any]
 _NOT_TOLD = frozenset({3, 6, 13, 21, 25, 26})
 # GPU is lost, reset required: no other call about it will be answered.
 GONE = frozenset({15, 16})
-
-_KINDS = {"corrected": 0, "uncorrected": 1}  # nvmlMemoryErrorType_t
-_AGES = {"volatile": 0, "aggregate": 1}  # nvmlEccCounterType_t
-_LOCATIONS = {"l1": 0, "l2": 1, "dram": 2, "registers": 3, "texture": 4, "cbu": 6, "sram": 7}  # nvmlMemoryLocation_t
-_THRESHOLDS = {"shutdown": 0, "slowdown": 1, "memory_max": 2, "gpu_max": 3}  # before Hopper
-_PAGE_CAUSES = {"corrected": 0, "uncorrected": 1}  # nvmlPageRetirementCause_t: many single bit errors, a double bit one
-
-# NVML_FI_DEV_…
-_FIELDS = {
-    "recovery_action": {"": 230},
-    # Time in ns that the clocks were held down, by cause.
-    "throttled_ns": {"power_cap": 74, "sync_boost": 76, "software_thermal": 269, "hardware_thermal": 270, "brake": 271},
-    # Since Hopper thresholds are margins, as temperature.margin is.
-    "temperature": {
-        "memory": 82,
-        "shutdown_margin": 193,
-        "slowdown_margin": 194,
-        "memory_max_margin": 195,
-        "gpu_max_margin": 196,
-    },
-    "pcie": {
-        "correctable_errors": 173,
-        "naks_received": 174,
-        "receiver_errors": 175,
-        "bad_tlps": 176,
-        "naks_sent": 177,
-        "bad_dllps": 178,
-        "non_fatal_errors": 179,
-        "fatal_errors": 180,
-        "unsupported_requests": 181,
-        "lcrc_errors": 182,
-        "lane_errors": 183,
-    },
-    # Of all links together, up to Hopper.
-    "nvlink": {"links": 91, "crc_flits": 38, "crc_data": 45, "replays": 52, "recoveries": 59, "ecc_data": 160},
-}
-# Of one link, the scope; those from 206 on are NVLink 5's (Blackwell), where the first three are not there.
-_LINK_FIELDS = {
-    "link_replays": 161,
-    "link_recoveries": 162,
-    "link_crc_errors": 163,
-    "malformed_packets": 206,
-    "buffer_overruns": 207,
-    "receive_errors": 208,
-    "remote_errors": 209,
-    "general_errors": 210,
-    "integrity_errors": 211,
-    "discards": 212,
-    "recoveries_succeeded": 213,
-    "recoveries_failed": 214,
-    "recovery_events": 215,
-    "effective_errors": 219,
-    "symbol_errors": 221,
-}
-_OF_LINKS = frozenset(_LINK_FIELDS.values())
-_VALUE_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # nvmlValueType_t
 
 
 class GpuGone(Exception):
@@ -122,11 +67,11 @@ class Gpu:
         result = answer.nvmlReturn
         if result in GONE:
             raise GpuGone(str(self.nvml.NVMLError(result)))
-        if result == 0 and answer.valueType < len(_VALUE_MEMBERS):
-            value: int | float = getattr(answer.value, _VALUE_MEMBERS[answer.valueType])
+        if result == 0 and answer.valueType < len(numbers.VALUE_MEMBERS):
+            value: int | float = getattr(answer.value, numbers.VALUE_MEMBERS[answer.valueType])
             return value
         # Counters of a link that is down are an error that says no more than its state.
-        if result not in _NOT_TOLD and answer.fieldId not in _OF_LINKS:
+        if result not in _NOT_TOLD and answer.fieldId not in numbers.OF_LINKS:
             self.errors[f"field {answer.fieldId}"] = str(self.nvml.NVMLError(result)) if result else "unknown type"
         return None
 
@@ -148,12 +93,12 @@ def identity(gpu: Gpu) -> Values:
 def _ecc(gpu: Gpu) -> Values:
     mode = gpu.ask("EccMode") or (None, None)
     values: Values = {"mode": mode[0], "pending_mode": mode[1]}
-    for age, counter in _AGES.items():
-        for kind, number in _KINDS.items():
+    for age, counter in numbers.AGES.items():
+        for kind, number in numbers.KINDS.items():
             values[f"{age}_{kind}"] = gpu.ask("TotalEccErrors", number, counter)
             by_location = {
                 location: gpu.ask("MemoryErrorCounter", number, counter, place)
-                for location, place in _LOCATIONS.items()
+                for location, place in numbers.LOCATIONS.items()
             }
             values[f"{age}_{kind}_by_location"] = {k: v for k, v in by_location.items() if v is not None} or None
     sram = gpu.ask_structure("SramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t")
@@ -172,7 +117,7 @@ def _rows(gpu: Gpu) -> Values:
 
 
 def _pages(gpu: Gpu) -> Values:
-    retired = {kind: gpu.ask("RetiredPages", cause) for kind, cause in _PAGE_CAUSES.items()}
+    retired = {kind: gpu.ask("RetiredPages", cause) for kind, cause in numbers.PAGE_CAUSES.items()}
     return {
         **{kind: None if pages is None else len(pages) for kind, pages in retired.items()},
         "pending": gpu.ask("RetiredPagesPendingStatus"),
@@ -197,7 +142,7 @@ def _temperature(gpu: Gpu) -> Values:
     return {
         "gpu": gpu.ask("TemperatureV", 0),
         "margin": gpu.ask("MarginTemperature"),
-        **{name: gpu.ask("TemperatureThreshold", number) for name, number in _THRESHOLDS.items()},
+        **{name: gpu.ask("TemperatureThreshold", number) for name, number in numbers.THRESHOLDS.items()},
     }
 
 
@@ -221,9 +166,11 @@ def _pcie(gpu: Gpu) -> Values:
 
 def _fields(gpu: Gpu) -> Values:
     """All that is told by number and not by link, under the parts that it belongs to."""
-    places = [(part, name) for part, names in _FIELDS.items() for name in names]
+    places = [(part, name) for part, names in numbers.FIELDS.items() for name in names]
     values: Values = {}
-    for (part, name), value in zip(places, gpu.fields(_FIELDS[part][name] for part, name in places), strict=True):
+    for (part, name), value in zip(
+        places, gpu.fields(numbers.FIELDS[part][name] for part, name in places), strict=True
+    ):
         if name:
             values.setdefault(part, {})[name] = value
         else:
@@ -234,8 +181,8 @@ def _fields(gpu: Gpu) -> Values:
 def _nvlink(gpu: Gpu, links: int) -> Values:
     """`states`: 1 for each link that is up."""
     states = [gpu.ask("NvLinkState", link) for link in range(links)]
-    names = list(_LINK_FIELDS)
-    told = gpu.fields((_LINK_FIELDS[name], link) for name in names for link in range(links))
+    names = list(numbers.LINK_FIELDS)
+    told = gpu.fields((numbers.LINK_FIELDS[name], link) for name in names for link in range(links))
     counters = {name: told[place * links : (place + 1) * links] for place, name in enumerate(names)}
     return {
         "states": states or None,
