@@ -133,6 +133,33 @@ def test_nodes(client: Client) -> None:
         client.nodes(["n1", "n9"])
 
 
+def test_nodes_are_changed_by_administrators_alone(client: Client) -> None:
+    root = Client(client.lab, client.form, user="root")
+    before = time.time()
+    try:
+        root.update_nodes(["n3", "n4"], "FAIL", "Action:Replace", "stepguard: xid 79, two words")
+        n1, n3, n4 = (node for node in client.all_nodes() if node.name != "n2")
+        assert (n1.name, n1.reason, n1.reason_user, n1.reason_time, n1.comment) == ("n1", "", "", None, "")
+        assert n1.partitions == ("main", "low")
+        for node in (n3, n4):
+            assert (node.states, node.reason, node.reason_user) == ({"IDLE", "FAIL"}, "Action:Replace", "root")
+            assert node.comment == "stepguard: xid 79, two words"
+            assert before - 1 <= node.reason_time <= time.time()
+        with pytest.raises(SlurmRefused, match="Invalid user id"):
+            client.update_nodes(["n1"], "FAIL", "Action:Replace")
+        root.update_nodes(["n3"], "DRAIN", "stepguard: [bob@x] why")
+        assert client.nodes(["n3"])[0].reason == "stepguard: [bob@x] why"
+    finally:
+        root.update_nodes(["n3", "n4"], "RESUME", None, "")
+    assert {(node.reason, node.comment) for node in client.all_nodes()} == {("", "")}
+    client.lab.wait_idle()  # a second later, for slurmctld asks a node that was drained whether it is there
+    with pytest.raises(SlurmRefused, match="Invalid node state"):
+        root.update_nodes(["n3"], "RESUME")
+    with pytest.raises(SlurmRefused, match="Invalid node name"):
+        root.update_nodes(["n9"], "DRAIN", "why")
+    root.update_nodes([], "FAIL", "Action:Replace")
+
+
 def test_config(client: Client) -> None:
     config = client.config()
     assert config.release[:2] == client.lab.release.number

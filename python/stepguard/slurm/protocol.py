@@ -89,8 +89,9 @@ class SlurmClient(Protocol):
         """Changes what is said of nodes, for which the caller must be an administrator of Slurm's. No names: nothing.
 
         `state` is FAIL, DRAIN or RESUME; "" leaves it. RESUME also takes the reason away, and is refused for a node
-        that is in service. `reason` and `comment`: "" takes it away, None leaves it; a reason needs a state that keeps
-        it. Where one name is unknown the others are changed all the same, and it is SlurmRefused (22.05 to 26.05).
+        that is in service; one that was drained is NOT_RESPONDING for a second then, until it has answered. `reason`
+        and `comment`: "" takes it away, None leaves it; a reason needs a state that keeps it. Where one name is unknown
+        the others are changed all the same, and it is SlurmRefused (22.05 to 26.05).
         """
 
     def exclude_nodes(self, job_id: str, nodes: Iterable[str]) -> None:
