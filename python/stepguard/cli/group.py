@@ -19,6 +19,7 @@ _VERBS = {
     "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
     "job": ("stepguard.cli.job", "The record of a job: what ran, where, when, how it ended."),
     "jobs": ("stepguard.cli.jobs", "The jobs that there are records of."),
+    "node": ("stepguard.cli.node", "Mark nodes for replacement or a reboot; resume them."),
     "nodes": ("stepguard.cli.nodes", "The job's real nodes now."),
     "supervise": ("stepguard.cli.supervise", "Run a guarded step (what srun --auto-resume=1 becomes)."),
 }

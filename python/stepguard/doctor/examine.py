@@ -25,6 +25,7 @@ from stepguard.doctor.option import judge_answer
 from stepguard.doctor.plugin import PLUGIN, check_plugin
 from stepguard.doctor.plugstack import check_plugstack, configured_path, locate
 from stepguard.doctor.plugstack_file import Line
+from stepguard.doctor.reasons import check_reasons
 from stepguard.doctor.result import Result, ok, unknown
 from stepguard.doctor.sharing import check_sharing
 from stepguard.doctor.strategies import check_strategies
@@ -130,8 +131,10 @@ class Examination:
         self.results += check_strategies(cluster, resume, bool(self._shown.get("GresTypes")))
         self.results += [check_timing(cluster, resume), check_accounting(cluster)]
         try:
+            client = connect(self._config.slurm)
+            self.results.append(check_reasons(client.all_nodes()))
             names = installation.responding_nodes()[:MAX_NODES]
-            nodes = connect(self._config.slurm).nodes(names)
+            nodes = client.nodes(names)
         except SlurmError as error:
             self.results.append(unknown("node ports", str(error), "see `sinfo`"))
             return
