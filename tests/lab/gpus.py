@@ -30,7 +30,7 @@ _LIBRARY = "libnvidia-ml.so.1"
 _WARNINGS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror")
 
 # nvml.h, nvmlReturn_t
-NOT_SUPPORTED, DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, UNKNOWN_ERROR = 3, 9, 15, 18, 999
+NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, UNKNOWN_ERROR = 3, 4, 9, 15, 18, 999
 XID = 8  # nvmlEventTypeXidCriticalError
 
 _LINKS = 18

@@ -7,6 +7,7 @@ A GPU that is lost keeps its place in the enumeration, where asking for it fails
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -41,6 +42,7 @@ class _Reading:
         self.values: dict[str, Any] | None = None
         self.doing = "handle"
         self.gone = ""
+        self.is_forbidden = False
 
     def run(self, nvml: reading.Nvml) -> None:
         try:
@@ -52,6 +54,7 @@ class _Reading:
             self.values = reading.read(gpu, self._progress)
         except (nvml.NVMLError, reading.GpuGone) as error:
             self.gone = str(error)
+            self.is_forbidden = getattr(error, "value", None) == _NO_PERMISSION
 
     def _progress(self, part: str) -> None:
         self.doing = part
@@ -70,6 +73,8 @@ class _Reading:
     def findings(self) -> list[Finding]:
         if self.values is not None:
             return judge(self.device, self.values)
+        if self.is_forbidden:
+            return [Finding(Status.UNKNOWN, self.device, "not-readable", Action.CHECK, f"{self.doing}: {self.gone}")]
         if self.gone:
             # nvidia-smi: "GPU is lost. Reboot the system to recover this GPU".
             return [Finding(Status.FAIL, self.device, "gpu-lost", Action.REBOOT, f"{self.doing}: {self.gone}")]
@@ -136,7 +141,13 @@ def _driver(nvml: reading.Nvml) -> dict[str, object]:
 
 
 def _expected(settings: Settings) -> dict[str, int | None]:
-    """How many GPUs there should be: by their device files, and by gres.conf."""
+    """How many GPUs there should be: by their device files, and by gres.conf.
+
+    Within a job there are device files of GPUs that NVML must not tell it (cgroup.conf, ConstrainDevices).
+    """
+    if "SLURM_JOB_ID" in os.environ:
+        return {"devices": None, "gres": None}
+    devices: int | None
     try:
         devices = sum(1 for path in Path(settings.dev).iterdir() if _NVIDIA_DEVICE.fullmatch(path.name))
     except OSError:

@@ -12,6 +12,7 @@ import pytest
 from lab.gpus import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
+    NO_PERMISSION,
     UNKNOWN_ERROR,
     VERSION_MISMATCH,
     Gpus,
@@ -229,3 +230,20 @@ def test_a_gpu_that_was_asked_for_by_its_uuid_and_is_gone(gpus: Gpus, look: Call
 def test_with_mig_the_indices_of_slurm_are_not_those_of_gpus(gpus: Gpus, look: Callable[..., Report]) -> None:
     gpus.make_mig(0, 2)
     assert len(_gpus(look(gpus=("0",)))) == 8
+
+
+def test_a_gpu_that_one_must_not_ask(gpus: Gpus, look: Callable[..., Report]) -> None:
+    gpus["gpu3.fails"] = NO_PERMISSION
+    assert _told(look()) == [("GPU 3", "not-readable", Status.UNKNOWN, Action.CHECK)]
+    gpus["gpu3.fails"] = 0
+    gpus["gpu3.fails.nvmlDeviceGetVbiosVersion"] = NO_PERMISSION
+    report = look()
+    assert report.status is Status.OK and _gpus(report)[uuid(3)]["vbios"] is None
+
+
+def test_within_a_job_nvml_tells_only_the_jobs_gpus(
+    make_gpus: Callable[[int], Gpus], look: Callable[..., Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_gpus(2)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert (look().status, look().reason) == (Status.OK, "2 GPUs, no finding")
