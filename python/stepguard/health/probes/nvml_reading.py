@@ -15,7 +15,7 @@ from stepguard.health.probes import nvml_numbers as numbers
 Nvml = Any
 Values = dict[str, Any]
 
-# nvmlReturn_t: not supported, no permission, not found, function not found, no data, version of an argument, deprecated.
+# nvmlReturn_t: not supported, no permission, not found, function not found, no data, wrong version, deprecated.
 _NOT_TOLD = frozenset({3, 4, 6, 13, 21, 25, 26})
 # GPU is lost, reset required: no other call about it will be answered.
 GONE = frozenset({15, 16})
