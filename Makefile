@@ -10,7 +10,7 @@ PYTHON ?= /usr/bin/python3
 KEY := $(shell { $(PYTHON) -VV; echo '$(PREFIX) $(SLURM_INCLUDE) $(PYTHON)'; } 2>&1 | cksum | cut -d' ' -f1)
 BUILD := $(CURDIR)/build/$(KEY)
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BUILD)/tools/bin/python -m pip --quiet --no-input
-SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed -o -name rules.toml)
+SOURCES := pyproject.toml $(shell find python -name '*.py' -o -name py.typed -o -name '*.toml')
 
 help:
 	@echo 'make build    compile the plugin and its bridge, prepare the Python environment, in build/'
