@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The events of a log: identical ones counted, then the rules that take more than one line.
+
+- More lines on one event (the detail of an SXID or a PCIe error, the second line on one OOM kill) do not count anew.
+- A code with a rule of repetition (XIDs 13 and 31) is something else once it has come so often on one device. One fault
+  of a program prints many lines within a moment: they are one time, unless the same line comes again.
+- What an XID 154 says of a GPU counts for more than the rows of the other XIDs on it. "None" speaks of those before it:
+  the GPU has recovered.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from stepguard.health.catalogue import Catalogue, Repeats, shipped
+from stepguard.health.kernel.line import LogLine
+from stepguard.health.kernel.nvidia import named_gpu
+from stepguard.health.kernel.recognize import event_of, sightings
+from stepguard.health.kernel.sighting import Sighting
+from stepguard.health.model import Action, Event, FaultClass
+
+# Events of different kinds or devices that are kept; a log with more is hostile, or of more devices than a node has.
+MAX_EVENTS = 10_000
+_SAME_FAULT_S = 1.0
+_MAX_TEXTS = 64
+_MAX_TEXT = 1000
+_REMEMBERED_KILLS = 64
+_LINES_OF_ONE_MESSAGE = 5
+
+
+class _Key(NamedTuple):
+    source: str
+    code: int | str | None
+    device: str
+    fault_class: FaultClass
+    action: Action
+    trusted: bool
+
+
+class _Times:
+    """How often something has come that prints several lines each time."""
+
+    def __init__(self, repeats: Repeats) -> None:
+        self.repeats = repeats
+        self._recent: collections.deque[float | None] = collections.deque(maxlen=repeats.count)
+        self._total = 0
+        self._pids: set[str] = set()
+        self._texts: collections.Counter[str] = collections.Counter()
+        self.has_passed = False
+
+    def add(self, line: LogLine, pid: str) -> None:
+        if self.has_passed:
+            return
+        text = line.text.replace(pid, "") if pid else line.text
+        if self._is_new(line.at_s, pid, text):
+            self._total += 1
+            self._recent.append(line.at_s)
+            self.has_passed = self._is_enough()
+        if text in self._texts or len(self._texts) < _MAX_TEXTS:
+            self._texts[text] += 1
+        if pid and len(self._pids) < _MAX_TEXTS:
+            self._pids.add(pid)
+
+    def _is_new(self, at_s: float | None, pid: str, text: str) -> bool:
+        if not self._total or self._texts[text] >= self._total or (pid and pid not in self._pids):
+            return True
+        last_s = self._recent[-1]
+        return at_s is not None and last_s is not None and at_s > last_s + _SAME_FAULT_S
+
+    def _is_enough(self) -> bool:
+        if len(self._recent) < self.repeats.count:
+            return False
+        first_s, last_s = self._recent[0], self._recent[-1]
+        return first_s is None or last_s is None or last_s - first_s <= self.repeats.within_s
+
+
+@dataclasses.dataclass
+class _Counted:
+    event: Event
+    is_overridable: bool
+    recovers: bool
+    main: int = 0
+    details: int = 0
+    last: int = 0
+    times: _Times | None = None
+
+    def counted(self) -> Event:
+        fault_class, action = self.event.fault_class, self.event.action
+        if self.times and self.times.has_passed:
+            fault_class, action = self.times.repeats.fault_class, self.times.repeats.action
+        count = self.main or self.details
+        return dataclasses.replace(self.event, count=count, fault_class=fault_class, action=action)
+
+
+class Folder:
+    """Takes lines in, one after the other, and tells the events of all of them. `is_cut`: there were more than
+    MAX_EVENTS different ones; those are left out."""
+
+    def __init__(self, catalogue: Catalogue | None = None) -> None:
+        self._catalogue = catalogue or shipped()
+        self._counted: dict[_Key, _Counted] = {}
+        self._kills: collections.deque[tuple[str, bool]] = collections.deque(maxlen=_REMEMBERED_KILLS)
+        self._gpu, self._gpu_line = "", 0
+        self._lines = 0
+        self.is_cut = False
+
+    def add(self, line: LogLine) -> None:
+        self._lines += 1
+        found = sightings(line.text, self._catalogue)
+        if not found:
+            if line.text.startswith("NVRM: The NVIDIA GPU "):
+                self._gpu, self._gpu_line = named_gpu(line.text), self._lines
+            return
+        for sighting in found:
+            if sighting.source == "xid" and not sighting.device and self._is_of_gpu():
+                sighting = sighting._replace(device=self._gpu)
+            if sighting.source != "oom" or not self._is_told(sighting, line.is_kernel):
+                self._count(sighting, line)
+
+    def events(self) -> list[Event]:
+        """What there was, by first line."""
+        said = self._recoveries()
+        return [self._overridden(counted, said) for counted in self._counted.values()]
+
+    def _is_of_gpu(self) -> bool:
+        return bool(self._gpu) and self._lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
+
+    def _is_told(self, sighting: Sighting, trusted: bool) -> bool:
+        """Whether a line before has told of this kill already."""
+        kill = (sighting.pid, trusted)
+        if sighting.pid and kill in self._kills:
+            return True
+        self._kills.append(kill)
+        return False
+
+    def _count(self, sighting: Sighting, line: LogLine) -> None:
+        key = _Key(*sighting[:5], trusted=line.is_kernel)
+        counted = self._counted.get(key)
+        if counted is None:
+            if len(self._counted) >= MAX_EVENTS:
+                self.is_cut = True
+                return
+            event = dataclasses.replace(event_of(sighting, line), text=line.text[:_MAX_TEXT])
+            counted = self._counted[key] = _Counted(event, sighting.is_overridable, sighting.recovers)
+            if sighting.code is not None and (rule := self._catalogue.lookup(key.source, sighting.code).repeats):
+                counted.times = _Times(rule)
+        if sighting.is_detail:
+            counted.details += 1
+        else:
+            counted.main += 1
+        counted.last = self._lines
+        if counted.times:
+            counted.times.add(line, sighting.pid)
+
+    def _recoveries(self) -> dict[tuple[str, bool], _Counted]:
+        """The last XID 154 of each GPU."""
+        last: dict[tuple[str, bool], _Counted] = {}
+        for counted in self._counted.values():
+            of = (counted.event.device, counted.event.trusted)
+            if counted.recovers and (of not in last or counted.last > last[of].last):
+                last[of] = counted
+        return last
+
+    def _overridden(self, counted: _Counted, said: dict[tuple[str, bool], _Counted]) -> Event:
+        event = counted.counted()
+        if event.source != "xid" or not (recovery := said.get((event.device, event.trusted))) or recovery is counted:
+            return event
+        wanted = recovery.event
+        if wanted.action is Action.NONE:
+            has_recovered = counted.last <= recovery.last and (counted.is_overridable or counted.recovers)
+            return dataclasses.replace(event, action=Action.NONE) if has_recovered else event
+        if not counted.is_overridable or (wanted.fault_class is FaultClass.IGNORE):
+            return event
+        return dataclasses.replace(event, fault_class=wanted.fault_class, action=wanted.action)
+
+
+def events(lines: Iterable[LogLine], catalogue: Catalogue | None = None) -> list[Event]:
+    """The events of these lines, identical ones counted, in the order of their first lines."""
+    folder = Folder(catalogue)
+    for line in lines:
+        folder.add(line)
+    return folder.events()

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel hangs, or has stopped: hung tasks, lockups, RCU stalls, oopses, panics.
+
+The device is the processor (cpu3) or the task's name; a task may call itself anything, within 15 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.sighting import Sighting, by_catalogue
+
+_HUNG = re.compile(r"INFO: task (?P<task>.{1,32}):\d{1,10} blocked (?:in I/O wait )?for more than \d{1,6} seconds")
+_WATCHDOG = r"(?:NMI )?(?:watchdog: )?"
+_PATTERNS = [
+    (code, re.compile(pattern))
+    for code, pattern in (
+        ("soft-lockup", _WATCHDOG + r"BUG: soft lockup - CPU#(?P<cpu>\d{1,5}) stuck for "),
+        ("hard-lockup", _WATCHDOG + r"(?:CPU\d{1,5}: )?Watchdog detected hard LOCKUP on cpu ?(?P<cpu>\d{0,5})"),
+        ("rcu-stall", r"(?:rcu: )?INFO: \w{1,24} (?:self-)?detected (?:expedited )?stalls? on "),
+        ("oops", r"BUG: unable to handle |BUG: kernel NULL pointer|Oops: |general protection fault, |kernel BUG at "),
+        ("panic", r"Kernel panic - not syncing"),
+    )
+]
+
+
+def lockups(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """What hangs, by a line."""
+    if found := _HUNG.match(text):
+        return [by_catalogue(catalogue, "lockup", "hung-task", found["task"])]
+    for code, pattern in _PATTERNS:
+        if found := pattern.match(text):
+            cpu = found.groupdict().get("cpu")
+            return [by_catalogue(catalogue, "lockup", code, f"cpu{cpu}" if cpu else "")]
+    return []

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network links: Ethernet, InfiniBand, and their adapters' firmware (mlx5).
+
+    mlx5_core 0000:a1:00.0 ens1f0np0: Link down
+    i40e 0000:3d:00.0 eth2: NIC Link is Down
+    bond0: (slave eth0): link status definitely down, disabling slave
+    IPv6: ADDRCONF(NETDEV_CHANGE): ib0: link becomes ready
+    mlx5_core 0000:a1:00.0: Port module event: module 0, Cable unplugged
+    mlx5_core 0000:a1:00.0: health_care:154:(pid 12): handling bad device here
+
+Links that come up are told too: down and up again is a link that flaps.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
+
+_NAME = r"[\w.@-]{1,32}"
+_CABLE = re.compile(
+    rf"mlx5_core (?P<pci>{PCI}).{{0,48}}Port module event.{{0,32}}, (?:Cable unplugged|Cable error|.{{0,32}}overtemp)"
+)
+_FIRMWARE = re.compile(
+    rf"mlx5_core (?P<pci>{PCI}).{{0,64}}(?:handling bad device here|device's health compromised|Fatal error \d|"
+    r"firmware internal error|unrecoverable hardware error)"
+)
+_BOND = re.compile(rf"{_NAME}: (?:\(slave (?P<slave>{_NAME})\): )?link status (?:definitely )?(?P<state>up|down)\b")
+_BOND_OLD = re.compile(rf"{_NAME}: link status definitely (?P<state>up|down) for interface (?P<slave>{_NAME})")
+_READY = re.compile(rf"IPv6: ADDRCONF\(NETDEV_CHANGE\): (?P<name>{_NAME}): link becomes ready")
+_LINK = re.compile(
+    rf"(?:(?P<driver>[\w-]{{1,32}})(?: (?P<pci>{PCI}))?[: ] ?)?(?:(?P<name>{_NAME})(?:: [\w-]{{1,16}}: {_NAME})?:? )?"
+    r"(?:NIC )?[Ll]ink (?:is )?(?P<state>[Uu]p|[Dd]own|DOWN|UP)\b"
+)
+
+
+def links(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The link or adapter that a line tells of; its interface, or where there is none, its PCI address."""
+    if found := _CABLE.match(text):
+        return [by_catalogue(catalogue, "link", "cable", pci_address(found["pci"]))]
+    if found := _FIRMWARE.match(text):
+        return [by_catalogue(catalogue, "link", "firmware", pci_address(found["pci"]))]
+    if found := _BOND_OLD.match(text) or _BOND.match(text):
+        return [by_catalogue(catalogue, "link", found["state"], found["slave"] or text.partition(":")[0][:32])]
+    if found := _READY.match(text):
+        return [by_catalogue(catalogue, "link", "up", found["name"])]
+    if found := _LINK.match(text):
+        device = found["name"] or (pci_address(found["pci"]) if found["pci"] else found["driver"] or "")
+        return [by_catalogue(catalogue, "link", found["state"].lower(), device.rstrip(":"))]
+    return []

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NVIDIA driver: XIDs, a GPU that is gone without one, and the NVSwitch's SXIDs.
+
+    NVRM: Xid (PCI:0000:0f:00): 79, pid=1234, name=python, GPU has fallen off the bus.
+    NVRM: Xid (PCI:0000:0f:00 GPU-I:05): 94, …                   a MIG instance
+    NVRM: Xid (0000:0f:00): 13, …                                before R343
+    NVRM: GPU 0000:0f:00.0: GPU has fallen off the bus.          no number
+    nvidia-nvswitch1: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM Fault Up
+    nvidia-nvswitch1: SXid (PCI:0000:c2:00.0): 20034, Severity 5 Engine instance 28 …    more of the same
+    nvidia-nvswitch1: SXid (PCI:0000:c2:00.0): 20034, Data {0x00000000, …
+
+Facts: NVIDIA's "Xid Messages" and the open kernel modules' nvlog, nvswitch and gpu sources.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stepguard.health.catalogue import Catalogue, nvlink5
+from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
+from stepguard.health.model import Action, FaultClass
+
+_XID = re.compile(rf"\bXid \((?:PCI:)?(?P<device>{PCI})(?: [^)\s]{{1,48}})?\): (?P<code>\d{{1,6}})(?!\d)")
+_MORE_CODE = re.compile(r", (?:Xid )?(?P<code>\d{1,3})(?=, |$)")
+# Of what stands behind the number, no more is looked at.
+_MAX_REST = 512
+_PID = re.compile(r"\bpid='?(?P<pid>\d{1,10}|<unknown>)")
+_GONE = re.compile(
+    r"NVRM: .{0,64}(?:GPU has fallen off the bus|has fallen off the bus|NV_ERR_GPU_IS_LOST|GPU is lost)"
+    r"|NVRM: (?:GPU )?fallen off the bus and is not responding"
+)
+_NOT_INITIALIZED = re.compile(r"NVRM: .{0,64}RmInitAdapter failed")
+_DEVICE = re.compile(rf"\bGPU (?:at )?(?:PCI:)?(?P<device>{PCI})\b")
+_SXID = re.compile(
+    rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \((?:PCI:)?(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
+)
+_SXID_DETAIL = re.compile(r"Severity \d|Data \{")
+
+
+def xids(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The XIDs of a line, two when it names two, or a GPU that is gone without one."""
+    if not text.startswith(("NVRM: ", "Xid (")):
+        return []
+    found = list(_XID.finditer(text))
+    if not found:
+        return _without_number(text, catalogue)
+    sightings = []
+    for position, match in enumerate(found):
+        end = found[position + 1].start() if position + 1 < len(found) else len(text)
+        rest = text[match.end() : min(end, match.end() + _MAX_REST)]
+        device = pci_address(match["device"])
+        sightings.append(_xid(int(match["code"]), device, rest, catalogue))
+        if (more := _MORE_CODE.match(rest)) and catalogue.lookup("xid", int(more["code"])).is_known:
+            sightings.append(_xid(int(more["code"]), device, rest[more.end() :], catalogue))
+    return sightings
+
+
+def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
+    entry = catalogue.lookup("xid", code)
+    fault_class, action = entry.fault_class, entry.action
+    if code in nvlink5.XIDS and "sub-code" in entry.overridden_by:
+        if sub_code := nvlink5.sub_code(code, rest):
+            fault_class, action = sub_code.fault_class, sub_code.action
+    elif code == nvlink5.RECOVERY_XID and "recovery" in entry.overridden_by:
+        fault_class, action = nvlink5.recovery(rest) or (fault_class, action)
+    pid = _PID.search(rest)
+    return Sighting(
+        "xid",
+        code,
+        device,
+        fault_class,
+        action,
+        pid=pid["pid"] if pid else "",
+        is_overridable="xid-154" in entry.overridden_by,
+        recovers=code == nvlink5.RECOVERY_XID,
+    )
+
+
+def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
+    code = "gone" if _GONE.match(text) else "not-initialized" if _NOT_INITIALIZED.match(text) else ""
+    if not code:
+        return []
+    device = _DEVICE.search(text)
+    return [by_catalogue(catalogue, "xid", code, pci_address(device["device"]) if device else "")._replace(code=None)]
+
+
+def named_gpu(text: str) -> str:
+    """The GPU that a line of the driver names, for lines that follow and name none; "" for another line."""
+    device = _DEVICE.search(text) if text.startswith("NVRM: The NVIDIA GPU ") else None
+    return pci_address(device["device"]) if device else ""
+
+
+def sxids(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The SXID of a line. The line's own word, Fatal or Non-fatal, decides where the catalogue lists the code as fatal
+    and where it does not know it."""
+    found = _SXID.match(text)
+    if not found:
+        return []
+    entry = catalogue.lookup("sxid", int(found["code"]))
+    fault_class, action = entry.fault_class, entry.action
+    words = found["text"]
+    if words.startswith("Non-fatal") and "severity" in entry.overridden_by:
+        fault_class, action = FaultClass.NETWORK, Action.CHECK
+    elif words.startswith("Fatal") and not entry.is_known:
+        fault_class, action = FaultClass.REBOOT, Action.REBOOT
+    device, is_detail = pci_address(found["device"]), _SXID_DETAIL.match(words) is not None
+    return [Sighting("sxid", int(found["code"]), device, fault_class, action, is_detail=is_detail)]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCIe's error reporting (AER), by the root port and by the device's own report; and by firmware first (GHES).
+
+    pcieport 0000:00:01.0: AER: Corrected error received: 0000:0f:00.0
+    pcieport 0000:00:01.0: AER: Multiple Uncorrectable (Fatal) error message received from 0000:0f:00.0      since 6.10
+    nvidia 0000:0f:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)     more of the same
+    nvidia 0000:0f:00.0: AER: can't recover (no error_detected callback)
+
+Lines of the second form count only where none of the first tells of the same device.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
+
+_SEVERITY = r"(?P<severity>Correct\w{2,4}|Uncorrect\w{2,4} \((?:Non-)?Fatal\))"
+_FROM = re.compile(
+    rf"\S{{1,32}} (?P<port>{PCI}): (?:AER: )?(?:Multiple )?{_SEVERITY}"
+    rf" error (?:message )?received(?:: | from )(?:(?P<device>{PCI})|id=[0-9a-f]{{4}})?"
+)
+_OWN = re.compile(rf"\S{{1,32}} (?P<device>{PCI}): (?:AER: )?PCIe Bus Error: severity={_SEVERITY}")
+_FAILED = re.compile(rf"\S{{1,32}} (?P<device>{PCI}): AER: (?:can't recover|[Dd]evice recovery failed)")
+
+
+def errors(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The PCIe error of a line."""
+    if found := _FROM.match(text):
+        device = found["device"] or found["port"]
+        return [by_catalogue(catalogue, "aer", _code(found["severity"]), pci_address(device))]
+    if found := _OWN.match(text):
+        return [by_catalogue(catalogue, "aer", _code(found["severity"]), pci_address(found["device"]), is_detail=True)]
+    if found := _FAILED.match(text):
+        return [by_catalogue(catalogue, "aer", "recovery-failed", pci_address(found["device"]))]
+    return []
+
+
+def _code(severity: str) -> str:
+    if severity.startswith("Corr"):
+        return "corrected"
+    return "uncorrected" if "(Non-Fatal)" in severity else "fatal"

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A line → what it tells.
+
+Of a kernel's lines, few tell anything: a look for words that no telling line lacks (`in` of a str, some 40 ns each)
+comes before any pattern. Every pattern is anchored at the line's beginning and bounded in its repetitions, so that a
+line costs time in proportion to its length, and words that a user can get into a line (the name of a task, of a cgroup)
+do not make an event of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stepguard.health.catalogue import Catalogue, shipped
+from stepguard.health.kernel import amazon, lockup, memory, network, nvidia, oom, pcie, storage
+from stepguard.health.kernel.line import LogLine
+from stepguard.health.kernel.sighting import Sighting
+from stepguard.health.model import Event
+
+_Recognizer = Callable[[str, Catalogue], list[Sighting]]
+# A word that is in every line of the kind, and who reads such lines; the first that finds something counts.
+_WORDS: tuple[tuple[str, _Recognizer], ...] = (
+    ("SXid", nvidia.sxids),
+    ("NVRM: ", nvidia.xids),
+    ("Xid (", nvidia.xids),
+    ("PCIe Bus Error", pcie.errors),
+    ("AER: ", pcie.errors),
+    (" error received", pcie.errors),
+    ("[Hardware Error]", memory.errors),
+    ("EDAC ", memory.errors),
+    ("Memory failure: ", memory.errors),
+    ("mce: ", memory.errors),
+    ("oom-kill:", oom.kills),
+    ("ut of memory", oom.kills),
+    ("Task in /", oom.kills),
+    ("Lustre", storage.lustre),
+    ("nvme", storage.local),
+    ("error, dev", storage.local),
+    ("I/O error", storage.local),
+    ("EXT4-fs", storage.local),
+    ("XFS (", storage.local),
+    ("BTRFS", storage.local),
+    ("JBD2", storage.local),
+    ("Aborting journal", storage.local),
+    ("efa", amazon.efa),
+    ("rdmap", amazon.efa),
+    ("euron", amazon.neuron),
+    ("ink ", network.links),
+    ("mlx5_core", network.links),
+    ("blocked ", lockup.lockups),
+    ("lockup", lockup.lockups),
+    ("LOCKUP", lockup.lockups),
+    (" stall", lockup.lockups),
+    ("BUG", lockup.lockups),
+    ("Oops: ", lockup.lockups),
+    ("panic", lockup.lockups),
+    ("general protection", lockup.lockups),
+)
+
+
+def sightings(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """What the text of a line tells; mostly nothing."""
+    for word, recognizer in _WORDS:
+        if word in text and (found := recognizer(text, catalogue)):
+            return found
+    return []
+
+
+def recognize(line: LogLine, catalogue: Catalogue | None = None) -> list[Event]:
+    """The events that a line tells of, each by its own row: what repeats, or what an XID 154 says of it, only more
+    lines tell (see fold)."""
+    return [event_of(sighting, line) for sighting in sightings(line.text, catalogue or shipped())]
+
+
+def event_of(sighting: Sighting, line: LogLine) -> Event:
+    return Event(
+        line=line.number,
+        source=sighting.source,
+        code=sighting.code,
+        device=sighting.device,
+        fault_class=sighting.fault_class,
+        action=sighting.action,
+        trusted=line.is_kernel,
+        text=line.text,
+        at_s=line.at_s,
+    )

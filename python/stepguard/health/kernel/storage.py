@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Disks, local file systems, and Lustre. What a local file system says counts to the source nvme, as all local storage
+does, whatever the disk."""
+
+from __future__ import annotations
+
+import re
+
+from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.sighting import Sighting, by_catalogue
+
+Table = list[tuple[str, re.Pattern[str]]]
+_DISK = r"(?P<device>[\w!-]{1,32})"
+_NVME = r"nvme (?P<device>nvme\d{1,4}): "
+_BLOCK = r"(?:blk_update_request: |print_req_error: )?"
+_VOLUME = r"(?P<device>[^):\s]{1,32})"
+_TARGET = r"(?P<device>[\w-]{1,64})"
+_LUSTRE_ERROR = r"LustreError: .{0,160}"
+_LUSTRE_SAYS = r"Lustre: .{0,160}"
+
+
+def _table(*rows: tuple[str, str]) -> Table:
+    """Code and pattern; the first that fits counts."""
+    return [(code, re.compile(pattern)) for code, pattern in rows]
+
+
+_LOCAL = _table(
+    ("lost", _NVME + r"(?:[Rr]emoving after probe failure|Disabling device after reset failure)"),
+    ("controller-down", _NVME + r"(?:controller is down|Device not ready|I/O .{0,64}(?:reset|disable) controller)"),
+    ("timeout", _NVME + r"I/O .{0,64}timeout"),
+    ("medium-error", _BLOCK + rf"critical medium error, dev {_DISK}, sector"),
+    ("io-error", _BLOCK + rf"(?:critical \w{{1,12}} |I/O )error, dev {_DISK}, "),
+    ("io-error", rf"Buffer I/O error on dev(?:ice)? {_DISK}, "),
+    ("io-error", r"(?P<device>nvme\d{1,4}(?:c\d{1,4})?n\d{1,4}): I/O Cmd\(.{0,64}I/O Error"),
+    ("read-only", rf"EXT4-fs \({_VOLUME}\): Remounting filesystem read-only"),
+    ("fs-error", rf"EXT4-fs (?:error|warning) \(device {_VOLUME}\)"),
+    ("fs-error", rf"(?:Aborting journal on device|JBD2: .{{0,48}} on device) {_DISK}"),
+    ("shutdown", rf"XFS \({_VOLUME}\): .{{0,64}}[Ss]hutting down filesystem"),
+    ("shutdown", rf"XFS \({_VOLUME}\): .{{0,16}}[Ff]ilesystem has been shut down"),
+    ("fs-error", rf"XFS \({_VOLUME}\): .{{0,32}}(?:[Cc]orruption|(?:metadata|log) I/O error|Internal error)"),
+    ("read-only", rf"BTRFS[\w :]{{0,16}} \(device {_VOLUME}(?:: state \w{{1,8}})?\): forced readonly"),
+    ("fs-error", rf"BTRFS:? (?:error|critical) \(device {_VOLUME}"),
+)
+_LUSTRE = _table(
+    ("lbug", _LUSTRE_ERROR + r"\bLBUG\b"),
+    ("eviction", _LUSTRE_ERROR + rf"This client was evicted by {_TARGET}"),
+    ("connection-lost", _LUSTRE_SAYS + rf"Connection to {_TARGET} \(at .{{1,64}}\) was lost"),
+    ("connection-restored", _LUSTRE_SAYS + rf"Connection restored to {_TARGET}"),
+)
+
+
+def local(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The error of a disk or a local file system."""
+    return _first(_LOCAL, "nvme", text, catalogue)
+
+
+def lustre(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """What Lustre's client says."""
+    return _first(_LUSTRE, "lustre", text, catalogue)
+
+
+def _first(table: Table, source: str, text: str, catalogue: Catalogue) -> list[Sighting]:
+    for code, pattern in table:
+        if found := pattern.match(text):
+            device = found.groupdict().get("device") or ""
+            return [by_catalogue(catalogue, source, code, device)]
+    return []
