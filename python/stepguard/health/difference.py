@@ -233,9 +233,10 @@ def _at(values: Any, path: str) -> Any:
 
 
 def _unread(uuid: str, gpu: Values, unread: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The one that did not answer that must be this GPU: a lost one does not tell its UUID, but keeps its place."""
+    """The one that did not answer that must be this GPU: a lost one may tell no more than its place."""
     for one in unread:
-        at_its_place = one["index"] is not None and one["index"] == gpu["index"]
-        if one["device"] == uuid or (at_its_place and not one.get("uuid")):
+        if one["device"] == uuid or (one.get("pci") is not None and one["pci"] == gpu["pci"]):
+            return one
+        if not one.get("pci") and one["index"] is not None and one["index"] == gpu["index"]:
             return one
     return None

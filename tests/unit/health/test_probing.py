@@ -83,10 +83,10 @@ def test_an_unknown_probe() -> None:
 def test_one_that_hangs_is_killed_and_starts_again(gpus: Gpus) -> None:
     gpus["driver.hangs"] = "*"
     probes = Probes()
-    with _started(probes, 1.0) as running:
+    with _started(probes, 8.0) as running:
         assert running.take() is None
         report = _await(running)
-    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 1 s: nvmlInit was called")
+    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 8 s: nvmlInit was called")
     assert _is_gone(running.child.pid)
     del gpus["driver.hangs"]
     with _started(probes) as running:
@@ -168,8 +168,8 @@ def test_a_child_that_ignores_signals_and_its_programs_are_killed(child: Callabl
     directory = child(
         "trap '' TERM HUP INT ALRM\nsleep 1000 &\necho $! >sleeper\necho 'the driver is asked' >&2\nwait\nwait"
     )
-    report = probe("nvml", Settings(deadline_s=2.0))
-    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 2 s: the driver is asked")
+    report = probe("nvml", Settings(deadline_s=8.0))
+    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 8 s: the driver is asked")
     assert _is_gone(int((directory / "sleeper").read_text()))
 
 
@@ -183,7 +183,7 @@ def test_what_a_child_leaves_behind_is_killed(child: Callable[[str], Path]) -> N
 def test_a_child_that_has_told_all_and_does_not_end(child: Callable[[str], Path]) -> None:
     document = json.dumps(to_document(Report("nvml", Status.WARN, "all is told")))
     child(f"echo '{document}'\nsleep 1000")
-    report = probe("nvml", Settings(deadline_s=1.0))
+    report = probe("nvml", Settings(deadline_s=8.0))
     assert (report.status, report.reason) == (Status.WARN, "all is told")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from stepguard.health.gpus import pci_address
 from stepguard.health.model import Action, Finding, Report, Status, worst
 from stepguard.health.probes import nvml_reading as reading
 from stepguard.health.probes.nvml_judging import judge
@@ -62,7 +63,8 @@ class _Reading:
     @property
     def device(self) -> str:
         """How a finding names it."""
-        return str(self.identity.get("uuid") or (self.place if isinstance(self.place, str) else f"GPU {self.place}"))
+        place = self.place if isinstance(self.place, str) else f"GPU {self.place}"
+        return str(self.identity.get("uuid") or self.identity.get("pci") or place)
 
     @property
     def index(self) -> int | None:
@@ -101,6 +103,7 @@ def run(settings: Settings) -> Report:
     if any(one.values and one.values["mig"]["mode"] for one in readings) and settings.gpus is not None:
         # Slurm counts MIG devices then, and its indices are not NVML's: take all.
         readings = _read(pynvml, range(count), until_s)
+    _name_lost(readings, settings)
     findings = [*_count(count, expected), *(finding for one in readings for finding in one.findings())]
     status = worst((finding.status for finding in findings), of_none=Status.OK)
     return Report(NAME, status, _reason(findings, len(readings)), findings, _values(driver, count, expected, readings))
@@ -121,6 +124,21 @@ def _read(nvml: reading.Nvml, places: Iterable[int | str], until_s: float) -> li
     for thread in threads:
         thread.join(max(0.0, until_s - time.monotonic()))
     return readings
+
+
+def _name_lost(readings: list[_Reading], settings: Settings) -> None:
+    """A lost GPU does not tell which it is. The driver's list does, in NVML's order, if they agree on the others."""
+    try:
+        names = [path.name for path in Path(settings.driver_gpus).iterdir()]
+    except OSError:
+        return
+    addresses = sorted(pci_address(name) for name in names)
+    known = {one.index: one.identity["pci"] for one in readings if one.identity}
+    if any(index is None or addresses[index : index + 1] != [pci] for index, pci in known.items()):
+        return
+    for one in readings:
+        if not one.identity and one.index is not None and one.index < len(addresses):
+            one.identity = {"pci": addresses[one.index]}
 
 
 def _driver(nvml: reading.Nvml) -> dict[str, object]:

@@ -15,12 +15,14 @@ class Settings:
     `gpus`           only these: host indices, as in SLURM_JOB_GPUS, or UUIDs; None is all
     `gpus_expected`  how many GPUs gres.conf gives the node; None where that is not known
     `dev`            where device files are
+    `driver_gpus`    where NVIDIA's driver has a directory for each GPU that it took on, named by PCI address
     """
 
     deadline_s: float = 30.0
     gpus: tuple[str, ...] | None = None
     gpus_expected: int | None = None
     dev: str = "/dev"
+    driver_gpus: str = "/proc/driver/nvidia/gpus"
 
     def to_text(self) -> str:
         return json.dumps(dataclasses.asdict(self))

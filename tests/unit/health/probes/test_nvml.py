@@ -123,6 +123,21 @@ def test_a_lost_gpu_is_a_finding_and_the_others_are_read(gpus: Gpus, look: Calla
     assert report.values["unread"] == [{"device": "GPU 3", "index": 3, "status": "fail", "why": "handle: GPU is lost"}]
 
 
+def test_a_lost_gpu_is_named_by_its_address_where_the_driver_has_it(
+    gpus: Gpus, look: Callable[..., Report], tmp_path: Path
+) -> None:
+    for bus in range(8):
+        (tmp_path / "driver" / f"0000:{0x0F + 0x10 * bus:02x}:00.0").mkdir(parents=True)
+    gpus.lose(3)
+    report = look(driver_gpus=str(tmp_path / "driver"))
+    assert _told(report) == [("0000:3f:00", "gpu-lost", Status.FAIL, Action.REBOOT)]
+    assert report.values["unread"] == [
+        {"device": "0000:3f:00", "pci": "0000:3f:00", "index": 3, "status": "fail", "why": "handle: GPU is lost"}
+    ]
+    (tmp_path / "driver/0000:0f:00.0").rmdir()
+    assert _told(look(driver_gpus=str(tmp_path / "driver")))[0][0] == "GPU 3"
+
+
 def test_a_gpu_that_is_lost_in_the_middle_keeps_its_name(gpus: Gpus, look: Callable[..., Report]) -> None:
     gpus["gpu3.fails.nvmlDeviceGetRemappedRows"] = GPU_IS_LOST
     report = look()
@@ -149,7 +164,7 @@ def test_one_value_that_is_an_unknown_error_is_not_ok(gpus: Gpus, look: Callable
 
 def test_a_gpu_that_hangs_is_named_and_the_others_are_read(gpus: Gpus, look: Callable[..., Report]) -> None:
     gpus["gpu3.hangs"] = "nvmlDeviceGetRemappedRows"
-    report = look(deadline_s=4.0)
+    report = look(deadline_s=10.0)
     assert report.findings == [
         Finding(Status.UNKNOWN, uuid(3), "gpu-hangs", Action.CHECK, "no answer, asked for: rows")
     ]
@@ -158,8 +173,8 @@ def test_a_gpu_that_hangs_is_named_and_the_others_are_read(gpus: Gpus, look: Cal
 
 def test_nvml_that_hangs_altogether(gpus: Gpus, look: Callable[..., Report]) -> None:
     gpus["driver.hangs"] = "nvmlInitWithFlags"
-    report = look(deadline_s=2.0)
-    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 2 s: nvmlInit was called")
+    report = look(deadline_s=8.0)
+    assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 8 s: nvmlInit was called")
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 16])
