@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The events of a log: identical ones counted, then the rules that take more than one line.
+"""The events of a log: identical ones of one host counted, then the rules that take more than one line.
 
 - More lines on one event (the detail of an SXID or a PCIe error, the second line on one OOM kill) do not count anew.
 - A code with a rule of repetition (XIDs 13 and 31) is something else once it has come so often on one device. One fault
@@ -38,6 +38,14 @@ class _Key(NamedTuple):
     fault_class: FaultClass
     action: Action
     trusted: bool
+    host: str
+
+
+_Gpu = tuple[str, str, bool]
+
+
+def _gpu_of(key: _Key) -> _Gpu:
+    return key.host, key.device, key.trusted
 
 
 class _Times:
@@ -102,7 +110,7 @@ class Folder:
     def __init__(self, catalogue: Catalogue | None = None) -> None:
         self._catalogue = catalogue or shipped()
         self._counted: dict[_Key, _Counted] = {}
-        self._kills: collections.deque[tuple[str, bool]] = collections.deque(maxlen=_REMEMBERED_KILLS)
+        self._kills: collections.deque[tuple[str, str, bool]] = collections.deque(maxlen=_REMEMBERED_KILLS)
         self._gpu, self._gpu_line = "", 0
         self._lines = 0
         self.is_cut = False
@@ -117,27 +125,27 @@ class Folder:
         for sighting in found:
             if sighting.source == "xid" and not sighting.device and self._is_of_gpu():
                 sighting = sighting._replace(device=self._gpu)
-            if sighting.source != "oom" or not self._is_told(sighting, line.is_kernel):
+            if sighting.source != "oom" or not self._is_told(sighting, line):
                 self._count(sighting, line)
 
     def events(self) -> list[Event]:
         """What there was, by first line."""
         said = self._recoveries()
-        return [self._overridden(counted, said) for counted in self._counted.values()]
+        return [self._overridden(counted, said.get(_gpu_of(key))) for key, counted in self._counted.items()]
 
     def _is_of_gpu(self) -> bool:
         return bool(self._gpu) and self._lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
 
-    def _is_told(self, sighting: Sighting, trusted: bool) -> bool:
+    def _is_told(self, sighting: Sighting, line: LogLine) -> bool:
         """Whether a line before has told of this kill already."""
-        kill = (sighting.pid, trusted)
+        kill = (sighting.pid, line.host, line.is_kernel)
         if sighting.pid and kill in self._kills:
             return True
         self._kills.append(kill)
         return False
 
     def _count(self, sighting: Sighting, line: LogLine) -> None:
-        key = _Key(*sighting[:5], trusted=line.is_kernel)
+        key = _Key(*sighting[:5], trusted=line.is_kernel, host=line.host)
         counted = self._counted.get(key)
         if counted is None:
             if len(self._counted) >= MAX_EVENTS:
@@ -155,18 +163,18 @@ class Folder:
         if counted.times:
             counted.times.add(line, sighting.pid)
 
-    def _recoveries(self) -> dict[tuple[str, bool], _Counted]:
+    def _recoveries(self) -> dict[_Gpu, _Counted]:
         """The last XID 154 of each GPU."""
-        last: dict[tuple[str, bool], _Counted] = {}
-        for counted in self._counted.values():
-            of = (counted.event.device, counted.event.trusted)
-            if counted.recovers and (of not in last or counted.last > last[of].last):
-                last[of] = counted
+        last: dict[_Gpu, _Counted] = {}
+        for key, counted in self._counted.items():
+            gpu = _gpu_of(key)
+            if counted.recovers and (gpu not in last or counted.last > last[gpu].last):
+                last[gpu] = counted
         return last
 
-    def _overridden(self, counted: _Counted, said: dict[tuple[str, bool], _Counted]) -> Event:
+    def _overridden(self, counted: _Counted, recovery: _Counted | None) -> Event:
         event = counted.counted()
-        if event.source != "xid" or not (recovery := said.get((event.device, event.trusted))) or recovery is counted:
+        if event.source != "xid" or recovery is None or recovery is counted:
             return event
         wanted = recovery.event
         if wanted.action is Action.NONE:

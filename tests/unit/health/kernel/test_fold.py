@@ -67,6 +67,19 @@ def test_what_is_long_past_does_not_count() -> None:
     assert log(*[xid(13)] * 5, step_s=22_000)[0].fault_class == "application"
 
 
+def test_hosts_are_kept_apart() -> None:
+    lines = [LogLine(n, None, f"n{n % 3}", "kernel", xid(13), True) for n in range(1, 13)]
+    lines.append(LogLine(13, None, "n1", "kernel", recovery("0x2 (Node Reboot Required)"), True))
+    lines += [LogLine(14, None, f"n{n}", "kernel", xid(48), True) for n in range(2)]
+    found = [(event.code, event.fault_class, event.count) for event in events(lines)]
+    assert found == [
+        *[(13, "application", 4)] * 3,
+        (154, "reboot", 1),
+        (48, "hardware-reset", 1),
+        (48, "reboot", 1),
+    ]
+
+
 def test_without_times_every_repetition_counts() -> None:
     lines = [LogLine(n, None, "", "kernel", xid(13), True) for n in range(1, 6)]
     assert events(lines)[0].fault_class == "hardware-reset"
