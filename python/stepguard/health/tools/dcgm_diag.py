@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from stepguard.health.model import DeviceJudgement, Judgement, Status, worst
 from stepguard.health.tools import dcgm_diag_json, dcgm_diag_table
 from stepguard.health.tools.conclusion import Remark, conclude
-from stepguard.health.tools.dcgm_result import Problem, Result
+from stepguard.health.tools.dcgm_result import ALL_GPUS, NODE, Problem, Result
 from stepguard.health.tools.kind import bounded, lines
 
 _JSON = re.compile(r'"(?:DCGM (?:GPU )?Diagnostic|test_categories)"\s{0,8}:')
@@ -56,6 +56,8 @@ def _judge(results: Iterable[Result]) -> list[DeviceJudgement]:
             tests.append((status, reason))
     judged = []
     for device, tests in found.items():
+        if not tests and device in (NODE, ALL_GPUS) and any(found.values()):
+            continue
         status = worst(one for one, _ in tests)
         reasons = [reason for one, reason in tests if one is status and reason]
         well = f"{len(tests)} test{'s' if len(tests) > 1 else ''} passed" if tests else "all tests were skipped"

@@ -17,7 +17,7 @@ _LOST = re.compile(r"\s*(?:GPU\s?)?[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2
 _INFOROM = re.compile(r"WARNING: infoROM is corrupted at gpu (\S{7,16})")
 _NVML = re.compile(r"Failed to initialize NVML: (.*)")
 _WHOLE = (
-    (re.compile(r"No devices were found"), Status.FAIL, "the driver sees no GPU"),
+    (re.compile(r"No devices were found\.?$"), Status.FAIL, "the driver sees no GPU"),
     (
         re.compile(r"NVIDIA-SMI has failed because it couldn[^ ]{1,3}t communicate with the NVIDIA driver"),
         Status.FAIL,

@@ -27,6 +27,8 @@ _OF_NVIDIA = re.compile(
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _LONG_BUS_ID = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 _BRACKETED = re.compile(r"\[(?:N/A|Not Supported|Unknown Error|GPU is lost|GPU requires reset|Insufficient Perm\w+)\]")
+# A line without a comma that may be a value: not a prompt, not the fence of a ticket.
+_VALUE = re.compile(r"\s*[\w.:\[\]/-][\w.:\[\]/ -]*")
 # In the order of preference.
 _NAMES = ("pci.bus_id", "gpu_bus_id", "uuid", "gpu_uuid", "index")
 # A prompt, or a line of the shell, before the header.
@@ -41,7 +43,7 @@ def recognizes(text: str) -> bool:
 def read(text: str, exit_status: int | None) -> Judgement:
     columns, first = _begin(text) or ([], 0)
     # A loop (-l) repeats itself.
-    rows = dict.fromkeys(line for line in islice(lines(text), first, None) if line.strip())
+    rows = dict.fromkeys(line for line in islice(lines(text), first, None) if "," in line or _VALUE.fullmatch(line))
     failed = errors(lines(text))
     remarks = []
     if columns and not any(map(knows, columns)):

@@ -34,8 +34,9 @@ def test_one_kind_claims_it(sample: Sample) -> None:
 
 
 @BY_NAME
-def test_indented_windows_lines_and_a_prompt_change_nothing(sample: Sample) -> None:
-    text = "[ops@gn041 ~]$ the-command\r\n" + sample.text.replace("\r\n", "\n").replace("\n", "\r\n")
+def test_what_a_ticket_puts_around_it_changes_nothing(sample: Sample) -> None:
+    text = "```\n[ops@gn041 ~]$ the-command\n" + sample.text.replace("\r\n", "\n") + "[ops@gn041 ~]$ \n```\n"
+    text = text.replace("\n", "\r\n")
     assert sample.kind.recognizes(text)
     assert sample.kind.read(text, 0).status is sample.status
 
