@@ -17,6 +17,7 @@ _VERBS = {
     "archive": ("stepguard.cli.archive", "Prune, verify and export the archive of records."),
     "archiver": ("stepguard.cli.archiver", ""),
     "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
+    "health": ("stepguard.cli.health", "What devices and the kernel say, and what is to be done."),
     "job": ("stepguard.cli.job", "The record of a job: what ran, where, when, how it ended."),
     "jobs": ("stepguard.cli.jobs", "The jobs that there are records of."),
     "node": ("stepguard.cli.node", "Mark nodes for replacement or a reboot; resume them."),

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard health`: what devices and the kernel say, and what is to be done about it.
+
+Exit status of explain, as plug-ins of Nagios have it: 0 OK, 1 warning, 2 failed, 3 unknown; of several files, that of
+the worst. Of catalogue: 0, or 1 for a code that no catalogue has.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from stepguard.errors import reason
+
+if TYPE_CHECKING:
+    from stepguard.health.catalogue import Entry
+    from stepguard.health.explain import Explained
+
+SCHEMA = 1
+_STDIN = "-"
+_UNREADABLE = "unreadable"
+
+
+@click.group(short_help="What devices and the kernel say, and what is to be done.")
+def command() -> None:
+    """What GPUs, networks, disks and the kernel say, and what is to be done about it."""
+
+
+@command.command(short_help="What a pasted log or a tool's output says.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option(
+    "--exit-code", type=click.IntRange(-255, 255), metavar="N", help="Status that the pasted command ended with."
+)
+def explain(files: Sequence[str], as_json: bool, exit_code: int | None) -> int:
+    """Say what is in FILE, and what it means: lines of a kernel's log in any format, or what a tool for GPUs, networks
+    or accelerators printed. "-" is standard input. What it is, it finds out by itself.
+
+    \b
+    EXIT STATUS, of the worst file:
+      0  nothing is wrong
+      1  warning: a program's fault, a network, memory or disk to look at
+      2  failed: hardware to reset or replace, or a node to reboot
+      3  unknown: it does not tell, or is nothing that is known
+    """
+    from stepguard.health.catalogue import shipped
+    from stepguard.health.explain.document import document
+    from stepguard.health.explain.page import lines_of
+    from stepguard.health.model import worst
+    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+
+    explained = [(name, _explained(name, exit_code)) for name in files]
+    screen = stdout_screen()
+    try:
+        if as_json:
+            write_lines([document(explained)], screen)
+        else:
+            for name, one in explained:
+                write_lines(lines_of(name, one, shipped(), screen.text), screen)
+    except PipeClosed:
+        return PIPE_CLOSED
+    return worst(one.judgement.status for _, one in explained).exit_status
+
+
+@command.command(short_help="What an XID, an SXID or a DCGM error means.")
+@click.argument("code", metavar="CODE")
+@click.option("--source", metavar="NAME", help="xid, sxid or dcgm, or a source of the kernel's other messages.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def catalogue(code: str, source: str | None, as_json: bool) -> int:
+    """Say what CODE means, what it asks for, who says so, and who says otherwise. Without --source: an XID, else an
+    SXID. A name does too: DCGM_FR_FALLEN_OFF_BUS."""
+    from stepguard.errors import UsageError
+    from stepguard.health.catalogue.catalogue import parsed_code, shipped, sources
+    from stepguard.health.explain.page import entry_lines
+    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+
+    if source is not None and source not in sources():
+        raise UsageError(f"unknown source {source!r}", "--source", "known: " + ", ".join(sources()))
+    named = [
+        entry
+        for of in ([source] if source else ("xid", "sxid", "dcgm"))
+        for entry in shipped().entries(of)
+        if code.upper() in entry.name.upper().split()
+    ]
+    if named:
+        found = named[0]
+    else:
+        entries = [
+            shipped().lookup(of, parsed_code(of, code, "CODE")) for of in ([source] if source else ("xid", "sxid"))
+        ]
+        found = next((entry for entry in entries if entry.is_known), entries[0])
+    screen = stdout_screen()
+    try:
+        write_lines([json.dumps(_record(found))] if as_json else entry_lines(found), screen)
+    except PipeClosed:
+        return PIPE_CLOSED
+    return int(not found.is_known)
+
+
+def _explained(name: str, exit_code: int | None) -> Explained:
+    from stepguard.health.explain import Explained, explain
+    from stepguard.health.explain.explained import MAX_BYTES
+    from stepguard.health.model import Judgement, Status
+
+    try:
+        if name == _STDIN:
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with open(name, "rb") as file:  # noqa: PTH123 (a name may be anything that open takes)
+                content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        print(f"stepguard: cannot read {name!r}: {why}", file=sys.stderr)
+        return Explained(_UNREADABLE, Judgement(Status.UNKNOWN, "cannot be read"))
+    return explain(content, exit_code)
+
+
+def _record(entry: Entry) -> dict[str, object]:
+    from stepguard.health.catalogue.catalogue import sheet
+
+    repeats = entry.repeats
+    return {
+        "schema": SCHEMA,
+        "version": sheet(entry.source).version,
+        "source": entry.source,
+        "code": entry.code,
+        "known": entry.is_known,
+        "name": entry.name,
+        "meaning": entry.meaning,
+        "class": entry.fault_class,
+        "action": entry.action,
+        "vendor": entry.vendor,
+        "repeats": repeats
+        and {
+            "count": repeats.count,
+            "within_s": repeats.within_s,
+            "class": repeats.fault_class,
+            "action": repeats.action,
+        },
+        "overridden_by": list(entry.overridden_by),
+        "origin": entry.origin,
+        "disagreements": list(entry.disagreements),
+    }

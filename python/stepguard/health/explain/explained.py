@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out what a pasted text is, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stepguard.health.catalogue import Catalogue, shipped, status_of
+from stepguard.health.kernel.fold import Folder
+from stepguard.health.kernel.lines import numbered, read
+from stepguard.health.kernel.shape import Shape, shape_of
+from stepguard.health.model import Event, Judgement, Status, worst
+from stepguard.health.tools import KINDS
+from stepguard.health.tools.kind import Kind
+
+KERNEL_LOG = "kernel-log"
+UNKNOWN = "unknown"
+EMPTY = "empty"
+TOO_LARGE = "too-large"
+# Of a file; a larger one is refused. A tool's output is never near it, so tools are only given smaller texts.
+MAX_BYTES = 256 << 20
+_MAX_TOOL_BYTES = 64 << 20
+
+
+class Explained(NamedTuple):
+    """`kind`: the tool's name, "kernel-log", "unknown" (events may be in it all the same, none of them trusted),
+    "empty" or "too-large"."""
+
+    kind: str
+    judgement: Judgement
+
+
+def explain(
+    content: bytes,
+    exit_status: int | None = None,
+    catalogue: Catalogue | None = None,
+    kinds: Sequence[Kind] = KINDS,
+) -> Explained:
+    """What a text is and says. `exit_status`: of the command that printed it, where it is known. Never raises for what
+    the text holds; time and memory go with its size."""
+    if len(content) > MAX_BYTES:
+        return Explained(TOO_LARGE, Judgement(Status.UNKNOWN, f"more than {MAX_BYTES >> 20} MiB: give a part of it"))
+    if not content.strip():
+        return Explained(EMPTY, Judgement(Status.UNKNOWN, "nothing to read"))
+    if len(content) <= _MAX_TOOL_BYTES and kinds:
+        text = content.decode(errors="replace")
+        for kind in kinds:
+            if kind.recognizes(text):
+                return Explained(kind.name, kind.read(text, exit_status))
+    return _as_log(content, exit_status, catalogue or shipped())
+
+
+def _as_log(content: bytes, exit_status: int | None, catalogue: Catalogue) -> Explained:
+    shape = shape_of(text for _, text in numbered(content))
+    folder = Folder(catalogue)
+    trusted_lines = 0
+    for line in read(content, shape):
+        trusted_lines += line.is_kernel
+        folder.add(line)
+    events = folder.events()
+    if shape is Shape.OTHER:
+        reason = "no log and no tool's output that is known"
+        if events:
+            reason = "lines of a kernel within a program's output prove nothing: give the kernel's log itself"
+        return Explained(UNKNOWN, Judgement(Status.UNKNOWN, reason, events))
+    if exit_status not in (None, 0) and not events:
+        reason = f"the command that printed it ended with status {exit_status}"
+        return Explained(KERNEL_LOG, Judgement(Status.UNKNOWN, reason))
+    return Explained(KERNEL_LOG, _judged(events, trusted_lines, folder.is_cut))
+
+
+def _judged(events: list[Event], trusted_lines: int, is_cut: bool) -> Judgement:
+    if not trusted_lines:
+        return Judgement(Status.UNKNOWN, "no line of it was written by the kernel", events)
+    trusted = [event for event in events if event.trusted]
+    status = worst((status_of(event.fault_class, event.action) for event in trusted), of_none=Status.OK)
+    if is_cut and status is Status.OK:
+        status = Status.UNKNOWN
+    reason = "more different events than are kept" if is_cut else "" if trusted else "no event that is known"
+    return Judgement(status, reason, events)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pasted text is, and what it says."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepguard.health.explain import explain
+from stepguard.health.explain.explained import MAX_BYTES
+from stepguard.health.model import Judgement, Status
+from stepguard.health.tools import KINDS
+from stepguard.health.tools.kind import Kind
+
+CORPUS = Path(__file__).parents[3] / "data/health/kernel"
+LOGS: dict[str, dict[str, Any]] = tomllib.loads((CORPUS / "logs/logs.toml").read_text())
+XID = "[   12.345678] NVRM: Xid (PCI:0000:0f:00): {}, pid=4711, name=python, text\n"
+QUIET = "[   11.345678] NVRM: loading NVIDIA UNIX Open Kernel Module\n"
+
+
+def verdict(text: str) -> tuple[str, Status]:
+    one = explain(text.encode())
+    return one.kind, one.judgement.status
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "status"),
+    [
+        ("", "empty", "unknown"),
+        (" \n\t\r\n", "empty", "unknown"),
+        ("\x00\x01\x02", "unknown", "unknown"),
+        ("hello\nworld\n", "unknown", "unknown"),
+        ("NVIDIA-SMI has a bad day\n", "unknown", "unknown"),
+        (QUIET, "kernel-log", "ok"),
+        (QUIET + XID.format(79), "kernel-log", "fail"),
+        (XID.format(48), "kernel-log", "fail"),
+        (XID.format(43), "kernel-log", "warn"),
+        (XID.format(94), "kernel-log", "warn"),
+        (XID.format(63), "kernel-log", "ok"),
+        (XID.format(999), "kernel-log", "unknown"),
+        (XID.format(13), "kernel-log", "warn"),
+        (XID.format(13) * 5, "kernel-log", "fail"),
+        ("Jun  1 12:00:00 n1 root: NVRM: Xid (PCI:0000:0f:00): 79, x\n", "kernel-log", "unknown"),
+        ("Jun  1 12:00:00 n1 sshd[1]: Accepted publickey for root\n", "kernel-log", "unknown"),
+        (QUIET + "Jun  1 12:00:00 n1 root: NVRM: Xid (PCI:0000:0f:00): 79, x\n", "kernel-log", "ok"),
+        ("a\nb\n" + XID.format(79), "unknown", "unknown"),
+        ("[    1.000000] mlx5_core 0000:a1:00.0 ens1f0np0: Link down\n", "kernel-log", "warn"),
+        ("[    1.000000] mlx5_core 0000:a1:00.0 ens1f0np0: Link up\n", "kernel-log", "ok"),
+        ("[    1.000000] EXT4-fs (nvme0n1p2): Remounting filesystem read-only\n", "kernel-log", "fail"),
+    ],
+)
+def test_kind_and_verdict(text: str, kind: str, status: str) -> None:
+    assert verdict(text) == (kind, Status(status))
+
+
+def test_events_are_shown_though_they_decide_nothing() -> None:
+    one = explain(("loss 1.0\nloss 0.9\n" + XID.format(79)).encode())
+    assert [(event.line, event.code, event.trusted) for event in one.judgement.events] == [(3, 79, False)]
+    assert "prove nothing" in one.judgement.reason
+
+
+def test_a_failed_command_that_printed_a_quiet_log() -> None:
+    assert explain(QUIET.encode(), 1).judgement.status is Status.UNKNOWN
+    assert explain(QUIET.encode(), 0).judgement.status is Status.OK
+    assert explain((QUIET + XID.format(79)).encode(), 1).judgement.status is Status.FAIL
+
+
+def test_the_first_tool_that_recognizes_a_text_reads_it() -> None:
+    seen: list[tuple[str, int | None]] = []
+
+    def read(text: str, exit_status: int | None) -> Judgement:
+        seen.append((text, exit_status))
+        return Judgement(Status.WARN, "so it says")
+
+    kinds = [
+        Kind("other", lambda text: False, read),
+        Kind("tool", lambda text: "TOOL" in text, read),
+        Kind("later", lambda text: True, read),
+    ]
+    one = explain("TOOL \xff\n".encode("latin-1"), 3, kinds=kinds)
+    assert (one.kind, one.judgement.reason) == ("tool", "so it says")
+    assert seen == [("TOOL \ufffd\n", 3)]
+
+
+def test_the_tools_are_known() -> None:
+    smi = (
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+        "NVIDIA driver is installed and running.\n"
+    )
+    one = explain(smi.encode(), 9)
+    assert one.kind.startswith("nvidia-smi")
+    assert one.judgement.status is not Status.OK
+
+
+def test_what_is_too_large_is_refused() -> None:
+    one = explain(b"\n" * (MAX_BYTES + 1))
+    assert (one.kind, one.judgement.status) == ("too-large", Status.UNKNOWN)
+    assert "256 MiB" in one.judgement.reason
+
+
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_a_whole_log(name: str) -> None:
+    expected = LOGS[name]
+    one = explain((CORPUS / f"logs/{name}.log").read_bytes())
+    assert (one.kind, one.judgement.status) == (expected["kind"], expected["verdict"])
+    found = [
+        [e.line, e.source, "" if e.code is None else e.code, e.device, e.fault_class, e.action, e.count, e.trusted]
+        for e in one.judgement.events
+    ]
+    assert found == expected["events"]
+
+
+def test_no_tool_takes_a_kernels_log_for_its_own() -> None:
+    texts = [case["text"] for case in tomllib.loads((CORPUS / "lines.toml").read_text())["case"]]
+    forms = [form["line"] for form in tomllib.loads((CORPUS / "formats.toml").read_text())["format"]]
+    pastes = [form.replace("{}", text) for form in forms for text in texts]
+    assert [(kind.name, paste) for kind in KINDS for paste in pastes if kind.recognizes(paste)] == []
