@@ -24,7 +24,7 @@ _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _STAMP = re.compile(
     r"\[(?: *(?P<boot_s>\d{1,10}\.\d{6})"
-    rf"|(?P<ctime>{_DAY} {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}})"
+    rf"|(?P<ctime>{_DAY} {_MONTH} [ \d]?\d \d\d:\d\d:\d\d \d{{4}})"
     rf"|{_MONTH}[ \d]{{1,2}}\d \d\d:\d\d"
     r"| *\+\d{1,10}\.\d{6}"
     r"|(?=<))(?: ?<[ +]{0,12}\d{1,10}\.\d{6} ?>)?\](?:\[ *[TC]\d{1,10}\])? ?"
@@ -37,7 +37,7 @@ _PRI = re.compile(r"<(?P<pri>\d{1,3})>")
 _KMSG = re.compile(r"(?P<pri>\d{1,10}),\d{1,20},\d{1,20},[^;,]{0,8}(?:,[^;]{0,200})?;(?P<text>.*)", re.DOTALL)
 _DMESG_ISO = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d),(?P<us>\d{6})(?P<zone>[+-]\d\d:?\d\d) ?")
 _TIMES = (
-    re.compile(rf"{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? "),
+    re.compile(rf"{_MONTH} [ \d]?\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? "),
     re.compile(r"(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?) "),
     re.compile(
         rf"{_DAY} (?P<iso>\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?) (?P<zone>[A-Z]{{1,5}}|[+-]\d{{2,4}}) "
