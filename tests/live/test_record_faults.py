@@ -133,8 +133,8 @@ def test_a_full_disk_under_the_spool_stops_no_job_and_costs_no_manifest(lab: Clu
     away = lab.archive.rename(lab.archive.with_name("away"))
     waits = f"until test -s {SPOOL}/reserve; do sleep 0.1; done"
     lab.run(["sh", "-c", f"{waits}; head -c 4M /dev/zero > {SPOOL}/rest || true"], host="n1", user="root")
-    large = f"--export=ALL,LARGE={'x' * 100_000}"  # more than the reserve gives up at once
-    array = submit(lab, "yes 0123456789 | head -c 1000000", "-w", "n1", "-J", "full", "--array=1-3", large)
+    large = {"LARGE": "x" * 100_000}  # more than the reserve gives up at once
+    array = submit(lab, "yes 0123456789 | head -c 1000000", "-w", "n1", "-J", "full", "--array=1-3", env=large)
     job_ids = [str(int(array) + number) for number in range(3)]  # Slurm numbers the tasks so; the last has the array's
     for job_id in job_ids:
         await_state(lab, job_id, "COMPLETED", within_s=40)
