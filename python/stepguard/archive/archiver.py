@@ -71,9 +71,8 @@ class Archiver:
         self._retry_at_s = 0.0
         self._spool_troubles: set[str] = set()
 
-    def run(self) -> None:
-        """Goes on until whoever started it is gone, for there is a new archiver then."""
-        parent = os.getppid()
+    def run(self, parent: int) -> None:
+        """Goes on until the process that started it, `parent`, is gone, for there is a new archiver then."""
         self._word.state("busy")
         if trouble := directory_fault(self._archive)[0]:
             self._tell(trouble)
@@ -128,7 +127,7 @@ class Archiver:
             except OSError as error:
                 self._not_in_spool(error)
         try:
-            record.write(prepared, self._archive, self._ownership)
+            record.write(prepared, self._archive, self._ownership, self._tell)
         except OSError as error:
             if self._is_archives(error):
                 raise _TakesNothingError(reason(error)) from error

@@ -22,17 +22,18 @@ from stepguard.records.spool import SpoolLayout
 @click.command(hidden=True)
 def command() -> int:
     """Bring records from this node's spool into the archive, until the agent ends."""
+    agent = os.getppid()  # now: it may end while an older archiver is waited for
     settings = config.load()
     os.umask(0o077)
     layout = SpoolLayout(Path(settings.agent.spool))
     try:
-        return _run(settings, layout)
+        return _run(settings, layout, agent)
     except Exception as error:
         _stopped(layout, f"{type(error).__name__}: {error}")
         raise
 
 
-def _run(settings: Config, layout: SpoolLayout) -> int:
+def _run(settings: Config, layout: SpoolLayout, agent: int) -> int:
     prepared, faults = prepare(settings.archive)
     if prepared is None:
         for fault in faults:
@@ -42,7 +43,7 @@ def _run(settings: Config, layout: SpoolLayout) -> int:
     key = prepared.site_key or fingerprint_key.own(layout.fingerprint_key, _key_untold)
     held = hold(layout)
     try:
-        Archiver(layout, Path(settings.archive.dir), Redactor(key, prepared.rules), prepared.ownership, say).run()
+        Archiver(layout, Path(settings.archive.dir), Redactor(key, prepared.rules), prepared.ownership, say).run(agent)
     finally:
         os.close(held)
     return 0

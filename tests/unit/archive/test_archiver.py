@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -258,6 +259,24 @@ def test_one_bad_record_does_not_keep_back_the_others(node: Node) -> None:
     wait_for(lambda: [path.name for path in node.jobs.iterdir()] == ["5.0"])
     (node.archive / DAY / "5.0").unlink()
     wait_for(node.is_empty)
+
+
+def test_one_that_waits_for_an_older_one_ends_with_its_agent_too(node: Node) -> None:
+    first = node.start()
+    wait_for(lambda: node.word.get("state") == "idle")
+    agent = node.start("sh", "-c", '"$@" & wait', "sh")
+    wait_for(lambda: _children(agent.pid))
+    (second,) = _children(agent.pid)
+    wait_for(lambda: re.search(rf"-> FLOCK .* {second} ", Path("/proc/locks").read_text()))
+    agent.kill()
+    agent.wait()
+    first.kill()
+    first.wait()
+    wait_for(lambda: not Path(f"/proc/{second}").exists())
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_a_fault_of_ours_in_one_record_is_set_aside_and_said(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
