@@ -84,7 +84,7 @@ class _Table:
     def _statuses(self, test: str, value: str) -> None:
         if match := _GPUS.match(value):
             devices = [f"GPU {number}" for number in match[2].replace(" ", "").split(",") if number]
-            added = [Result(device, test, match[1]) for device in devices]
+            added = [Result(device, test, match[1]) for device in devices or [NODE]]
         elif match := _DEVICE.match(value):
             added = [Result(f"{match[1]} {match[2]}", test, match[3])]
             # The summary said no more than its devices do.
@@ -92,7 +92,8 @@ class _Table:
                 if result.device == NODE and result.status.lower() in ("pass", added[0].status.lower()):
                     result.status = ""
         else:
-            added = [Result(ALL_GPUS if value.strip().endswith("- All") else NODE, test, value.strip())]
+            said = value.strip()
+            added = [Result(ALL_GPUS if said.endswith("- All") else NODE, test, said or "no status")]
         self._test += added
         self._results += added
 

@@ -34,6 +34,10 @@ def kind_of(name: str) -> Kind:
     return next(kind for kind in KINDS if kind.name == name)
 
 
+def text_of(name: str) -> str:
+    return next(one for one in SAMPLES if one.name == name).text
+
+
 def judgement(name: str, exit_status: int | None = 0) -> Judgement:
     """What is said of a sample."""
     sample = next(one for one in SAMPLES if one.name == name)

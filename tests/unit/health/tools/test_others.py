@@ -9,7 +9,7 @@ import pytest
 
 from stepguard.health.model import Status
 from stepguard.health.tools.json_text import first_document, whole_number
-from unit.health.tools.samples import judgement, kind_of
+from unit.health.tools.samples import judgement, kind_of, text_of
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,16 @@ def test_an_error_inside_a_pass_counts_by_its_severity(severity: int | None, sta
     }
     document = {"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": [result]}]}]}}
     assert kind_of("dcgmi-diag").read(json.dumps(document), 0).status is Status(status)
+
+
+@pytest.mark.parametrize(("value", "status"), [("", "unknown"), ("Fail - GPU: , ", "fail"), ("Warn - All", "warn")])
+def test_a_row_of_a_diagnostic_that_is_damaged_is_not_lost(value: str, status: str) -> None:
+    table = text_of("dcgmi-diag/v3-healthy.txt").replace(f"{'Pass - All':<46}", f"{value:<46}", 1)
+    note = f"| {'Warning':<25} | {'GPU 0 is slow.':<46} |\n"
+    rule = "+-----  Hardware"
+    kind = kind_of("dcgmi-diag")
+    assert kind.read(table, 0).status is Status(status)
+    assert kind.read(table.replace(rule, note + rule), 0).status in (Status(status), Status.WARN)
 
 
 @pytest.mark.parametrize(
