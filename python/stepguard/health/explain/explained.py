@@ -10,7 +10,7 @@ from stepguard.health.catalogue import Catalogue, shipped, status_of
 from stepguard.health.kernel.fold import Folder
 from stepguard.health.kernel.lines import numbered, read
 from stepguard.health.kernel.shape import Shape, shape_of
-from stepguard.health.model import Event, Judgement, Status, worst
+from stepguard.health.model import Event, FaultClass, Judgement, Status, worst
 from stepguard.health.tools import KINDS
 from stepguard.health.tools.kind import Kind
 
@@ -24,8 +24,8 @@ _MAX_TOOL_BYTES = 64 << 20
 
 
 class Explained(NamedTuple):
-    """`kind`: the tool's name, "kernel-log", "unknown" (events may be in it all the same, none of them trusted),
-    "empty" or "too-large"."""
+    """`kind`: the tool's name (of several, with "+" between them), "kernel-log", "unknown" (events may be in it all the
+    same, none of them trusted), "empty" or "too-large"."""
 
     kind: str
     judgement: Judgement
@@ -45,10 +45,28 @@ def explain(
         return Explained(EMPTY, Judgement(Status.UNKNOWN, "nothing to read"))
     if len(content) <= _MAX_TOOL_BYTES and kinds:
         text = content.decode(errors="replace")
-        for kind in kinds:
-            if kind.recognizes(text):
-                return Explained(kind.name, kind.read(text, exit_status))
+        if tools := [kind for kind in kinds if kind.recognizes(text)]:
+            return _as_tools(content, text, exit_status, tools, catalogue or shipped())
     return _as_log(content, exit_status, catalogue or shipped())
+
+
+def _as_tools(
+    content: bytes, text: str, exit_status: int | None, tools: Sequence[Kind], catalogue: Catalogue
+) -> Explained:
+    """The worst of what they say; lines of a kernel's log between them make no "ok"."""
+    judgements = [tool.read(text, exit_status) for tool in tools]
+    status = worst(judgement.status for judgement in judgements)
+    reason = "; ".join(judgement.reason for judgement in judgements if judgement.reason)
+    events = [event for judgement in judgements for event in judgement.events]
+    folder = Folder(catalogue)
+    for line in read(content, Shape.OTHER):
+        folder.add(line)
+    if beside := [event for event in folder.events() if event.fault_class is not FaultClass.IGNORE]:
+        events += beside
+        if status is Status.OK:
+            status, reason = Status.UNKNOWN, "lines of a kernel's log stand beside it: give that log by itself"
+    devices = [device for judgement in judgements for device in judgement.devices]
+    return Explained("+".join(tool.name for tool in tools), Judgement(status, reason, events, devices))
 
 
 def _as_log(content: bytes, exit_status: int | None, catalogue: Catalogue) -> Explained:

@@ -68,7 +68,7 @@ def test_a_failed_command_that_printed_a_quiet_log() -> None:
     assert explain((QUIET + XID.format(79)).encode(), 1).judgement.status is Status.FAIL
 
 
-def test_the_first_tool_that_recognizes_a_text_reads_it() -> None:
+def test_a_tool_that_recognizes_a_text_reads_it() -> None:
     seen: list[tuple[str, int | None]] = []
 
     def read(text: str, exit_status: int | None) -> Judgement:
@@ -78,7 +78,7 @@ def test_the_first_tool_that_recognizes_a_text_reads_it() -> None:
     kinds = [
         Kind("other", lambda text: False, read),
         Kind("tool", lambda text: "TOOL" in text, read),
-        Kind("later", lambda text: True, read),
+        Kind("later", lambda text: False, read),
     ]
     one = explain("TOOL \xff\n".encode("latin-1"), 3, kinds=kinds)
     assert (one.kind, one.judgement.reason) == ("tool", "so it says")
@@ -118,3 +118,22 @@ def test_no_tool_takes_a_kernels_log_for_its_own() -> None:
     forms = [form["line"] for form in tomllib.loads((CORPUS / "formats.toml").read_text())["format"]]
     pastes = [form.replace("{}", text) for form in forms for text in texts]
     assert [(kind.name, paste) for kind in KINDS for paste in pastes if kind.recognizes(paste)] == []
+
+
+TOOLS = CORPUS.parent / "tools"
+TABLE = (TOOLS / "nvidia-smi/v580-healthy.txt").read_text()
+
+
+def test_lines_of_a_log_beside_a_tools_output_make_no_ok() -> None:
+    assert verdict(TABLE) == ("nvidia-smi", Status.OK)
+    found = explain((TABLE + QUIET + XID.format(79)).encode())
+    assert (found.kind, found.judgement.status) == ("nvidia-smi", Status.UNKNOWN)
+    assert [(event.code, event.trusted, event.line) for event in found.judgement.events] == [
+        (79, False, TABLE.count("\n") + 2)
+    ]
+    assert verdict(TABLE + QUIET + XID.format(63)) == ("nvidia-smi", Status.OK)
+
+
+def test_of_several_tools_outputs_the_worst_counts() -> None:
+    failed = (TOOLS / "dcgmi-diag/v3-fail.txt").read_text()
+    assert verdict(TABLE + failed) == ("nvidia-smi+dcgmi-diag", Status.FAIL)
