@@ -42,10 +42,26 @@ static void add_script(struct wire *wire, const char *path)
 	close(fd);
 }
 
+/* Of a batch step slurmctld says it; of what is no array's, 0 and NO_VAL. Of any other step srun says it, and has it from
+ * its environment, so there it counts for nothing (22.05, 24.11 and 26.05, by trial). */
+static void add_array_task(struct wire *wire, spank_t spank)
+{
+	uint32_t array_job_id = 0, task_id = NO_VAL;
+
+	if (spank_get_item(spank, S_JOB_ARRAY_ID, &array_job_id) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_ARRAY_TASK_ID, &task_id) != ESPANK_SUCCESS)
+		return;
+	if (array_job_id == 0 || array_job_id == NO_VAL || task_id == NO_VAL)
+		return;
+	wire_add_number(wire, "array_job_id", array_job_id);
+	wire_add_number(wire, "array_task_id", task_id);
+}
+
 void capture_add_batch(struct wire *wire, spank_t spank)
 {
 	char **argv = arguments_of(spank), **environment = NULL;
 
+	add_array_task(wire, spank);
 	wire_add_list(wire, "argv", argv, NULL, CAPTURE_ARGV_MAX, WIRE_LONG_ENDS);
 	if (spank_get_item(spank, S_JOB_ENV, &environment) == ESPANK_SUCCESS)
 		wire_add_list(wire, "environment", environment, NULL, CAPTURE_ENVIRONMENT_MAX, WIRE_LONG_LEFT_OUT);

@@ -7,6 +7,7 @@
  *
  *   HOST_PLUGSTACK  the plugstack.conf
  *   HOST_STEP       JOB_ID STEP_ID NODE_INDEX NODE_COUNT TASKS UID (numbers; TASKS on each node)
+ *   HOST_ARRAY      set: ARRAY_JOB_ID TASK_ID, which slurmstepd says it to be a task of
  *   HOST_STATUSES   the status of each task, as wait(2) gives it; the last one is for all further ones
  *   HOST_RESTARTS   set: slurmstepd sets SLURM_RESTART_COUNT so for its tasks
  *   HOST_UNFORKED   set: no task is forked
@@ -21,6 +22,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <slurm/slurm.h>
 
 #include "host_task.h"
 
@@ -137,7 +140,11 @@ int main(int argc, char **argv)
 		return 100;
 	step = (struct host_step){ .job_id = numbers[0], .step_id = numbers[1], .node_index = numbers[2],
 				   .node_count = numbers[3], .local_tasks = numbers[4], .task_count = numbers[3] * numbers[4],
-				   .uid = numbers[5], .gid = numbers[5], .argc = argc - 1, .argv = argv + 1 };
+				   .uid = numbers[5], .gid = numbers[5], .argc = argc - 1, .argv = argv + 1,
+				   .array_task_id = NO_VAL };
+	if (getenv("HOST_ARRAY") &&
+	    sscanf(getenv("HOST_ARRAY"), "%u %u", &step.array_job_id, &step.array_task_id) != 2)
+		return 100;
 	host_step = &step;
 	sigfillset(&blocked);
 	sigprocmask(SIG_BLOCK, &blocked, NULL);

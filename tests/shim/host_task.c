@@ -74,6 +74,8 @@ static spank_err_t get_of_step(spank_item_t item, va_list arguments)
 		{ S_JOB_NODEID, host_step->node_index }, { S_JOB_NNODES, host_step->node_count },
 		{ S_TASK_GLOBAL_ID, host_step->rank },   { S_JOB_LOCAL_TASK_COUNT, host_step->local_tasks },
 		{ S_JOB_TOTAL_TASK_COUNT, host_step->task_count },
+		{ S_JOB_ARRAY_ID, host_step->array_job_id },
+		{ S_JOB_ARRAY_TASK_ID, host_step->array_task_id },
 	};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {

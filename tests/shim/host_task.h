@@ -10,6 +10,7 @@
 /* What slurmstepd answers of its step; without one, it knows of none. */
 struct host_step {
 	uint32_t job_id, step_id, node_index, node_count, local_tasks, task_count;
+	uint32_t array_job_id, array_task_id; /* 0 and NO_VAL outside an array */
 	uid_t uid;
 	gid_t gid;
 	int argc;

@@ -60,6 +60,23 @@ def test_batch_step(node: Node) -> None:
     assert before_ns < int(time_ns) < time.time_ns()
 
 
+@pytest.mark.parametrize(
+    ("by_slurm", "told"),
+    [("12 3", (b"12", b"3")), ("12 0", (b"12", b"0")), ("0 4294967294", (None, None)), ("12 4294967294", (None, None))],
+)
+def test_task_of_an_array_as_slurm_says_it_and_not_the_environment(
+    node: Node, by_slurm: str, told: tuple[bytes | None, bytes | None]
+) -> None:
+    """Submitted from within a task of an array, a job has the variables of that one."""
+    inherited: dict[str, str | bytes] = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "5"}
+    with recording(node.socket) as agent:
+        node.step([script(node)], inherited, step=BATCH, host={"array": by_slurm})
+        node.step(["train"], inherited, host={"array": by_slurm})  # where srun says it, from its environment
+    batch, start = of(agent.messages, "batch"), of(agent.messages, "step_start")
+    assert (batch.get("array_job_id"), batch.get("array_task_id")) == told
+    assert "array_job_id" not in start
+
+
 def test_output_is_what_the_descriptors_are(node: Node) -> None:
     with recording(node.socket) as agent:
         node.step([script(node)], step=BATCH)

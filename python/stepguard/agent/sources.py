@@ -6,7 +6,6 @@ All of it comes from users. Nothing here is opened; what is named is read with i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -32,8 +31,6 @@ _FROM_JOB = (
     "SLURM_JOB_USER",
     "SLURM_JOB_NAME",
     "SLURM_SUBMIT_DIR",
-    "SLURM_ARRAY_JOB_ID",
-    "SLURM_ARRAY_TASK_ID",
 )
 _NO_ENVIRONMENT = "the spool had no room for the job's environment, which tells what in it is secret"
 
@@ -109,11 +106,10 @@ def _from_task(output: Mapping[str, bytes]) -> list[Source]:
 
 
 def _from_patterns(batch: Mapping[str, bytes], prolog: Mapping[str, str], job: Mapping[str, str]) -> list[Source]:
-    array_task_id = job.get("SLURM_ARRAY_TASK_ID", "")
     names = Names(
         job_id=wire.number(batch, "job_id") or 0,
-        array_job_id=_number(job.get("SLURM_ARRAY_JOB_ID", "")),
-        array_task_id=_number(array_task_id),
+        array_job_id=wire.number(batch, "array_job_id"),
+        array_task_id=wire.number(batch, "array_task_id"),
         node=wire.text(batch, "node"),
         user=prolog.get("SLURM_JOB_USER") or job.get("SLURM_JOB_USER") or job.get("USER", ""),
         job_name=job.get("SLURM_JOB_NAME", ""),
@@ -125,7 +121,3 @@ def _from_patterns(batch: Mapping[str, bytes], prolog: Mapping[str, str], job: M
         return [stdout]
     stderr = Source("stderr", path(pattern, names), why=why)
     return [stdout] if stderr.path == stdout.path else [stdout, stderr]
-
-
-def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) else None

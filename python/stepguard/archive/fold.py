@@ -79,7 +79,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
         any(event.kind in ("prolog", "batch") for event in events),
     )
     text, nodes = job.node_list(events, environments)
-    if environments.value("SLURM_HET_JOB_ID"):
+    if job.het_job_of(environments):
         own_nodes(node.steps, nodes)
     if not _is_lead(node.node, events, nodes):
         return folded
@@ -165,7 +165,7 @@ def _manifest(
 ) -> Manifest:
     node, kinds = folded.node, {event.kind for event in folded.events}
     found = Manifest(folded.cluster, node.job_id, node.attempt, _kind(node.steps, kinds), node.state)
-    for name, value in {**job.facts(environments), **job.array_and_het(environments, key.job_id)}.items():
+    for name, value in {**job.facts(environments), **job.array_and_het(folded.events, environments, key.job_id)}.items():
         setattr(found, name, value)
     found.work_dir = found.work_dir or _output_work_dir(folded.events)
     found.argv = next((arguments(event) for event in folded.events if event.kind == "batch"), [])

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the messages of an attempt say of the job: from what slurmd gave to the hooks, and from the batch script's own
-environment, which alone has names and arrays.
+environment, which alone has its name.
 
-The owner is taken only from what root sent; all other values are shown and never acted upon.
+Owner and ids are taken only from what root says: an environment is what its user has made of it, and that of a job that
+was submitted from within another has the other's variables. All other values are shown and never acted upon.
 """
 
 from __future__ import annotations
@@ -65,18 +66,23 @@ def facts(environments: Environments) -> dict[str, str]:
     return {**found, "name": environments.batch.get("SLURM_JOB_NAME", "")}
 
 
-def array_and_het(environments: Environments, job_id: int) -> dict[str, str]:
+def array_and_het(events: Sequence[Event], environments: Environments, job_id: int) -> dict[str, str]:
     """The ids of a task of an array and of a part of a het job, by the names of the manifest's fields."""
     found: dict[str, str] = {}
-    array_job, array_task = (
-        _digits(environments.batch.get(f"SLURM_ARRAY_{name}", "")) for name in ("JOB_ID", "TASK_ID")
-    )
+    batch = next((event.fields for event in events if event.kind == "batch"), {})
+    array_job, array_task = (_digits(wire.text(batch, f"array_{name}")) for name in ("job_id", "task_id"))
     if array_job and array_task:
         found.update(array_job_id=array_job, array_task_id=array_task)
-    if het_job := _digits(environments.value("SLURM_HET_JOB_ID")):
+    if het_job := het_job_of(environments):
         # The parts of a het job get consecutive ids at its submission (_submit_het_job() in slurmctld's proc_req.c).
         found.update(het_job_id=het_job, het_offset=str(max(job_id - int(het_job), 0)))
     return found
+
+
+def het_job_of(environments: Environments) -> str:
+    """The id of the het job's first part, as slurmd told a hook; "" of any other job. Slurm sets no such variable for
+    batch scripts (22.05 to 26.05, by trial), so one that is there is the user's or another job's."""
+    return _digits(environments.hooks.get("SLURM_HET_JOB_ID", ""))
 
 
 def owner(events: Sequence[Event]) -> tuple[int | None, int | None]:

@@ -7,6 +7,7 @@ by day: whoever may list the days sees all that is there, others try the names t
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import re
@@ -21,6 +22,7 @@ from stepguard.archive.layout import MANIFEST, NODES, ClusterLayout, RecordName,
 from stepguard.archive.reading_record import Record
 from stepguard.errors import StepguardError, UsageError
 from stepguard.records import job_ids
+from stepguard.records.job_ids import JobId
 from stepguard.records.spool import AttemptKey
 
 _PATH = re.compile(r"([0-9]{4})/([0-9]{2})/([0-9]{2})/([^/]+)", re.ASCII)
@@ -45,7 +47,7 @@ def find(archive: Path, job_id: str, attempt: int | None = None, cluster: str = 
     unread = ""
     layouts = layouts_of(archive, cluster)
     for layout in layouts:
-        records = _from_index(layout, look_up(layout, job))
+        records = _of_its_owner(layout, job, _from_index(layout, look_up(layout, job)))
         if not records and not job.array_task and not job.het_offset:
             records, why = _from_days(layout, int(job.number))
             unread = unread or why
@@ -109,9 +111,33 @@ def _from_index(layout: ClusterLayout, entries: Iterable[Entry]) -> list[Record]
         except ValueError:
             continue
         around = [layout.record(one, name) for one in (day, day - _ONE_DAY, day + _ONE_DAY)]
-        if directories := [path for path in around if path.is_dir()]:
+        directories = [path for path in around if path.is_dir()]
+        if directories and _owner(directories) in (entry.uid, None):  # what is in the index is its user's word
             records.append(Record(layout.root.name, name, directories, entry))
     return records
+
+
+def _of_its_owner(layout: ClusterLayout, job: JobId, records: list[Record]) -> list[Record]:
+    """Less those of other users than the owner of the job with that number: who may write to a record can make it call
+    itself a part of any job. A number that is another job's by now has several owners."""
+    number = int(job.number)
+    named = records
+    if records and (job.array_task or job.het_offset):
+        named = _from_index(layout, look_up(layout, JobId(job.number)))
+    owners = {_owner(record.directories) for record in named if record.name.key.job_id == number}
+    return [record for record in records if not owners or _owner(record.directories) in owners]
+
+
+def _owner(directories: Iterable[Path]) -> int | None:
+    """Whom a record's files belong to, which root alone can say; None where none is there yet that can be seen."""
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            return (directory / MANIFEST).lstat().st_uid
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            for part in (directory / NODES).iterdir():
+                return part.lstat().st_uid
+    return None
 
 
 def _from_days(layout: ClusterLayout, number: int) -> tuple[list[Record], str]:

@@ -23,12 +23,16 @@ def _batch(**variables: str) -> dict[str, bytes]:
     return fields("batch", 71, step_id="batch", script=b"#!/bin/sh\n", environment=environment(**variables))
 
 
+def _of_array(batch: Mapping[str, bytes], array_job_id: int, task_id: int) -> dict[str, bytes]:
+    return {**batch, "array_job_id": b"%d" % array_job_id, "array_task_id": b"%d" % task_id}
+
+
 def _output(stdout: str, stderr: str, stdout_id: str, stderr_id: str) -> dict[str, bytes]:
     return fields("output", 71, stdout=stdout, stderr=stderr, stdout_id=stdout_id, stderr_id=stderr_id)
 
 
 def test_without_its_environment_no_output_is_read_for_its_secrets_are_not_known(tmp_path: Path) -> None:
-    batch = without_content(_batch(HOME="/h", SLURM_ARRAY_JOB_ID="70", SLURM_ARRAY_TASK_ID="3", SLURM_SUBMIT_DIR="/w"))
+    batch = without_content(_of_array(_batch(HOME="/h", SLURM_SUBMIT_DIR="/w"), 70, 3))
     found = _sources(tmp_path, prolog(71), batch)
     stdout = found["stdout"]
     assert (stdout.path, stdout.is_read) == ("/w/slurm-70_3.out", False)
@@ -70,8 +74,9 @@ def test_patterns_where_the_task_told_nothing(tmp_path: Path) -> None:
 
 
 def test_the_default_names(tmp_path: Path) -> None:
-    array = _batch(SLURM_ARRAY_JOB_ID="70", SLURM_ARRAY_TASK_ID="2", SLURM_SUBMIT_DIR="/s")
-    found = _sources(tmp_path, prolog(71), array)
+    inherited = _batch(SLURM_ARRAY_JOB_ID="60", SLURM_ARRAY_TASK_ID="9", SLURM_SUBMIT_DIR="/s")
+    assert _sources(tmp_path, prolog(71), inherited)["stdout"].path == "/s/slurm-71.out"
+    found = _sources(tmp_path, prolog(71), _of_array(inherited, 70, 2))
     assert (list(found), found["stdout"].path) == (["stdout"], "/s/slurm-70_2.out")
 
 

@@ -19,7 +19,8 @@ SCRIPT = b"#!/bin/bash\nsrun train\n"
 
 @dataclass
 class Told:
-    """What is told of one attempt on one node. `clock_s` and `boottime_s` are the node's clocks at the next message."""
+    """What is told of one attempt on one node. `clock_s` and `boottime_s` are the node's clocks at the next message,
+    `array` are the ids of array and task."""
 
     job_id: int = 12
     attempt: int = 0
@@ -29,6 +30,7 @@ class Told:
     boot_id: str = "boot-1"
     clock_s: float = START_S
     boottime_s: float = 1000.0
+    array: tuple[int, int] | None = None
     messages: list[Message] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -88,8 +90,10 @@ class Told:
         content = environment(given)
         words = ["/var/spool/slurmd/job00012/slurm_script", *arguments]
         argv = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words)
+        array = dict(zip(("array_job_id", "array_task_id"), self.array or (), strict=False))
         return self.say(
             "batch",
+            **array,
             argv=argv,
             argv_size=len(argv),
             step_id="batch",

@@ -55,7 +55,7 @@ def test_a_batch_job_whose_script_and_environment_had_no_room_has_the_same_manif
     """All that is read of the job's environment is among the facts that are kept of it."""
     read = {*re.findall(r"\bSLURM_[A-Z0-9_]+\b", inspect.getsource(job)), *FACTS}
     variables = dict.fromkeys(read, "7") | {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_NAME": "caf\udce9\nx"}
-    told = Told().batch(**variables).output().step_end("batch", (0, 0))
+    told = Told(array=(7, 7)).batch(**variables).output().step_end("batch", (0, 0))
     whole = manifest_of(told)
     assert (whole.name, whole.nodes, whole.printed_id) == ("caf\udce9\nx", ["n1", "n2"], "7_7")
     first = told.messages[0]
@@ -189,12 +189,21 @@ def test_the_lead_with_a_script_is_where_it_ran() -> None:
 
 
 def test_ids_of_arrays_and_het_jobs() -> None:
-    array = Told(job_id=15).prolog().batch(SLURM_ARRAY_JOB_ID="12", SLURM_ARRAY_TASK_ID="3").epilog()
-    assert manifest_of(array).printed_id == "12_3"
+    array = Told(job_id=15, array=(12, 0)).prolog().batch().epilog()
+    assert manifest_of(array).printed_id == "12_0"
     het = Told(job_id=13, nodes="n1").prolog(SLURM_HET_JOB_ID="12").epilog()
     assert manifest_of(het).printed_id == "12+1"
-    forged = Told(job_id=15).prolog().batch(SLURM_ARRAY_JOB_ID="../../x", SLURM_ARRAY_TASK_ID="3").epilog()
-    assert manifest_of(forged).printed_id == "15"
+    odd = Told(job_id=15).prolog().say("batch", array_job_id="../x", array_task_id=3)
+    assert manifest_of(odd).printed_id == "15"
+
+
+def test_an_environment_makes_no_job_a_part_of_another() -> None:
+    """A user may set it, and a job that was submitted from within another inherits it."""
+    variables = {"SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3", "SLURM_HET_JOB_ID": "15"}
+    manifest = manifest_of(Told(job_id=15).prolog().batch(**variables).epilog())
+    assert (manifest.printed_id, manifest.het_job_id) == ("15", "")
+    own = manifest_of(Told(job_id=15, array=(14, 1)).prolog().batch(**variables).epilog())
+    assert own.printed_id == "14_1"
 
 
 def test_nobody_but_root_tells_the_owner_and_the_node() -> None:

@@ -82,6 +82,27 @@ def test_attempts_arrays_and_het_jobs(tmp_path: Path) -> None:
         find(tmp_path, "../12")
 
 
+@as_root
+def test_what_calls_itself_a_part_of_another_users_job_hides_nothing(tmp_path: Path) -> None:
+    """Who owns a record may write into it, and into their part of the index, what they like."""
+    bob, mallory = 60102, 60103
+    claims = [("12", {}), ("13", {"array_job_id": "12", "array_task_id": "5"})]
+    claims += [("14", {"het_job_id": "12", "het_offset": "1"}), ("20", {"array_job_id": "20", "array_task_id": "1"})]
+    claims += [("21", {"array_job_id": "20", "array_task_id": "1"})]
+    for (number, ids), uid in zip(claims, (bob, mallory, mallory, bob, mallory), strict=True):
+        record = manifest(number, uid=uid, **ids)
+        directory = write_record(tmp_path, record, nodes=[node("n1", number)])
+        for path in (directory / "manifest.json", directory / "nodes/n1.json"):
+            os.chown(path, uid, -1)
+        append(tmp_path / "lab", "n1", entry_of(f"{DAY}/{number}.0", record, uid, 0))
+    append(tmp_path / "lab", "n1", entry_of(f"{DAY}/12.0", manifest("12", uid=mallory), mallory, 0))
+    assert [(record.job_id, record.entry and record.entry.uid) for record in find(tmp_path, "12")] == [("12", bob)]
+    assert [record.job_id for record in find(tmp_path, "20_1")] == ["20"]
+    with pytest.raises(NoRecord):
+        find(tmp_path, "12_5")
+    assert [record.printed_id for record in find(tmp_path, "13")] == ["12_5"]
+
+
 def test_directories_of_neighbouring_days_are_one_attempt(tmp_path: Path) -> None:
     kept(tmp_path, manifest(), nodes=[node("n1")])
     write_record(tmp_path, nodes=[node("n2")], day="2026/11/19")
