@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the journal of a job's guarded steps lies: the supervisor writes it, the agent has it read for the record."""
+"""Where the journal of a job's guarded steps lies: the supervisor writes it, the agent has it read for the record.
+
+Beside it lies the script that tells the job's nodes after a change, which spank/resized.c reads.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 NAME = "resumes.jsonl"
+
+
+def resize_script(job_id: str) -> str:
+    """The name that scontrol gives such a script too."""
+    return f"slurm_job_{job_id}_resize.sh"
 
 
 def directory(environment: Mapping[str, str], cluster: str, job_id: str) -> Path | None:

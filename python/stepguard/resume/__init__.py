@@ -16,5 +16,6 @@ ranks        who has which ranks (layout), told to the tasks by an entry (places
 relaunch     the sruns of the next attempt
 claims       guarded steps of one job do not take each other's spare
 journal      every decision, kept with its evidence and its seconds
+resized      the job's new nodes, for the user's script and the plugin
 messages     what the user reads
 """

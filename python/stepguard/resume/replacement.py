@@ -48,6 +48,7 @@ class Replacement:
     pause: Callable[[float], bool]
     claims: Claims
     open_watch: Callable[[str, tuple[str, ...]], WatchStep]
+    tell_job: Callable[[Job], None]
     helpers: list[HelperJob] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
     with_plugin: set[str] = field(default_factory=set)
@@ -99,6 +100,7 @@ class Replacement:
                 layout=layout if layout and len(layout.slots) == len(step_nodes) else None,
                 have_plugin=self.with_plugin.issuperset,
                 open_watch=self.open_watch,
+                tell_job=self.tell_job,
             )
         )
         used: tuple[str, ...] = choice.outcome.nodes if isinstance(choice.outcome, Placement) else ()

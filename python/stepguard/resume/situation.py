@@ -29,6 +29,7 @@ class Situation:
     ranks were where, None where that is unknown; `have_plugin` says whether the plugin works on those nodes.
     `end_attempt` ends what is left of the lost attempt. `pause` waits for so many seconds while signals are served, and
     says whether to go on waiting. `open_watch` makes the watch of nodes of a helper, by its id, or ("") of the job.
+    `tell_job` hears of the job whenever Slurm was asked for it.
     """
 
     slurm: SlurmClient
@@ -48,6 +49,7 @@ class Situation:
     layout: Layout | None
     have_plugin: Callable[[tuple[str, ...]], bool]
     open_watch: Callable[[str, tuple[str, ...]], WatchStep]
+    tell_job: Callable[[Job], None]
     began_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -94,6 +96,7 @@ class Situation:
     def refresh(self) -> None:
         """Asks Slurm for the job again."""
         self.job = self.slurm.job(self.job.id)
+        self.tell_job(self.job)
 
 
 def told(error: SlurmError) -> str:

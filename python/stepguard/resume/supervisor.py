@@ -24,6 +24,7 @@ from stepguard.resume.parts import Plan
 from stepguard.resume.ranks import Ranks
 from stepguard.resume.relaunch import Relaunch, one_srun
 from stepguard.resume.replacement import Replacement, await_old_processes
+from stepguard.resume.resized import ResizeScript
 from stepguard.resume.signals import ENDING, SignalInbox
 from stepguard.resume.stdio import Stdio
 from stepguard.resume.strategies import Choice, Failed, Placement, Requeued
@@ -85,6 +86,7 @@ class Supervisor:
             self.messages,
         )
         self._limits = Limits(self.config.resume, resumes=number)
+        self._resize_script = ResizeScript(self._journal.path.parent, self.job, self.messages.error)
         self._replacement = Replacement(
             self.config.resume,
             self.slurm,
@@ -93,6 +95,7 @@ class Supervisor:
             self._pause,
             Claims(self._journal.path.with_name(f"claims-{os.uname().nodename}"), self.messages.error),
             self._watching.of_nodes,
+            self._resize_script.follow,
         )
         if number:
             self.messages.info(f"the job was requeued, Attempt number: {number}")
@@ -183,6 +186,7 @@ class Supervisor:
             self._stdio.restore()
             return _exit_status(end.status)
         self.job = job_now
+        self._resize_script.follow(job_now)
         return self._go_on(number, attempt, end, verdict, decided_s)
 
     def _record_end(self, number: int, attempt: Attempt, end: AttemptEnd, verdict: Verdict, decide_s: float) -> None:
