@@ -26,7 +26,8 @@ void capture_task_exit(spank_t spank);
 /* At the end of the step, as root. */
 void capture_end(void);
 
-/* Says that the environment contradicts Slurm, as root. `value` is that of the variable. */
+/* Says that the environment contradicts Slurm, as root. `value` is that of the variable; of it and of `step_nodes`
+ * CAPTURE_LIST_MAX bytes are read. */
 void capture_finding(const char *code, const char *text, const char *variable, const char *value, const char *step_nodes);
 
 /* capture_start.c: adds what is told of a step when it begins. */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,39 +158,39 @@ static bool is_stale_number(const struct judge *judge, const char *number, bool 
 	return !(may_be_step && count == judge->counts[0]) && count != judge->counts[1] && count != judge->counts[2];
 }
 
-static const char *judge_all(struct judge *judge, uint32_t job_id, uint32_t step_id, char line[STALE_LINE_MAX])
+static bool judge_lists(struct stale_list *found, struct judge *judge, uint32_t job_id, uint32_t step_id)
 {
 	const struct node_variables *variables = judge->variables;
-	const char *step_nodes = variables->step_node_list;
+	int job_list = judge_list(judge, variables->job_node_list, &judge->counts[1]);
+	int list = job_list > 0 ? 0 : judge_list(judge, variables->node_list, &judge->counts[2]);
+
+	if (job_list > 0 || list > 0) {
+		const char *says = job_list > 0 ? variables->job_node_list : variables->node_list;
+
+		found->variable = job_list > 0 ? "SLURM_JOB_NODELIST" : "SLURM_NODELIST";
+		say_list(found->line, found->variable, says, variables->step_node_list, job_id, step_id);
+	}
+	return job_list == 0 && list == 0;
+}
+
+static void judge_all(struct stale_list *found, struct judge *judge, uint32_t job_id, uint32_t step_id)
+{
+	const struct node_variables *variables = judge->variables;
+	const char *number = NULL;
 	uint32_t said;
 
 	/* What contradicts itself is no measure for others. */
-	if (!read_size(step_nodes, &judge->counts[0]) || !read_count(variables->step_num_nodes, &said) ||
-	    said != judge->counts[0])
-		return NULL;
-	int job_list = judge_list(judge, variables->job_node_list, &judge->counts[1]);
-
-	if (job_list > 0) {
-		say_list(line, "SLURM_JOB_NODELIST", variables->job_node_list, step_nodes, job_id, step_id);
-		return "SLURM_JOB_NODELIST";
-	}
-	int list = judge_list(judge, variables->node_list, &judge->counts[2]);
-
-	if (list > 0) {
-		say_list(line, "SLURM_NODELIST", variables->node_list, step_nodes, job_id, step_id);
-		return "SLURM_NODELIST";
-	}
-	if (job_list < 0 || list < 0)
-		return NULL;
-	const char *stale = NULL, *number = NULL;
-
+	if (!read_size(variables->step_node_list, &judge->counts[0]) ||
+	    !read_count(variables->step_num_nodes, &said) || said != judge->counts[0] ||
+	    !judge_lists(found, judge, job_id, step_id))
+		return;
+	found->names_more = judge->counts[1] > judge->counts[0] || judge->counts[2] > judge->counts[0];
 	if (is_stale_number(judge, variables->job_num_nodes, false))
-		stale = "SLURM_JOB_NUM_NODES", number = variables->job_num_nodes;
+		found->variable = "SLURM_JOB_NUM_NODES", number = variables->job_num_nodes;
 	else if (is_stale_number(judge, variables->nnodes, true))
-		stale = "SLURM_NNODES", number = variables->nnodes;
-	if (stale)
-		say_number(line, stale, number, judge->counts[0], variables->job_node_list, job_id, step_id);
-	return stale;
+		found->variable = "SLURM_NNODES", number = variables->nnodes;
+	if (number)
+		say_number(found->line, found->variable, number, judge->counts[0], variables->job_node_list, job_id, step_id);
 }
 
 static bool is_same(const char *value, const char *step_value)
@@ -199,18 +198,81 @@ static bool is_same(const char *value, const char *step_value)
 	return !value || strcmp(value, step_value) == 0;
 }
 
-const char *stale_list_find(const struct node_variables *variables, uint32_t job_id, uint32_t step_id,
-			    char line[STALE_LINE_MAX])
+void stale_list_find(struct stale_list *found, const struct node_variables *variables, uint32_t job_id, uint32_t step_id)
 {
 	struct judge judge = { .variables = variables };
 
+	found->variable = NULL;
+	found->names_more = false;
 	if (!variables->step_node_list || !variables->step_num_nodes)
-		return NULL;
+		return;
 	/* So it is for most steps. */
 	if (is_same(variables->job_node_list, variables->step_node_list) &&
 	    is_same(variables->node_list, variables->step_node_list) &&
 	    is_same(variables->job_num_nodes, variables->step_num_nodes) &&
 	    is_same(variables->nnodes, variables->step_num_nodes))
-		return NULL;
-	return judge_all(&judge, job_id, step_id, line);
+		return;
+	judge_all(found, &judge, job_id, step_id);
+}
+
+/* The nodes of a list that have left, "n3,n5": more than are shown, where there are so many. Returns how many are written. */
+static int list_left(char left[2 * SHOWN_MAX], const struct names *now, const char *text)
+{
+	struct node_list list;
+	const char *name;
+	size_t length = 0;
+	int count = 0;
+
+	node_list_begin(&list, text);
+	while (length <= SHOWN_MAX && (name = node_list_next(&list)))
+		if (*find_slot(now, name) == 0)
+			length += (size_t)snprintf(left + length, 2 * SHOWN_MAX - length, "%s%s", count++ ? "," : "", name);
+	return count;
+}
+
+static bool is_left_list(struct stale_list *found, const struct names *now, const char *variable, const char *list,
+			 const char *job_nodes, uint32_t job_id)
+{
+	char left[2 * SHOWN_MAX], shown_left[SHOWN_MAX + 4], nodes[SHOWN_MAX + 4];
+	int count = list ? list_left(left, now, list) : 0;
+
+	if (count == 0)
+		return false;
+	found->variable = variable;
+	snprintf(found->line, STALE_LINE_MAX,
+		 "stepguard: %s is stale: %s %s left job %u (its nodes are %s); use SLURM_STEP_NODELIST or: stepguard nodes",
+		 variable, shown(shown_left, left), count == 1 ? "has" : "have", (unsigned)job_id, shown(nodes, job_nodes));
+	return true;
+}
+
+static bool is_left_number(struct stale_list *found, const struct names *now, const char *variable, const char *number,
+			   const char *job_nodes, uint32_t job_id)
+{
+	char nodes[SHOWN_MAX + 4];
+	uint32_t count;
+
+	if (!number || !read_count(number, &count) || count <= now->count)
+		return false;
+	found->variable = variable;
+	snprintf(found->line, STALE_LINE_MAX,
+		 "stepguard: %s is stale: job %u has %u node%s, %s, the number says %u; "
+		 "use SLURM_STEP_NUM_NODES or: stepguard nodes --count",
+		 variable, (unsigned)job_id, (unsigned)now->count, now->count == 1 ? "" : "s", shown(nodes, job_nodes),
+		 (unsigned)count);
+	return true;
+}
+
+bool stale_list_find_left(struct stale_list *found, const struct node_variables *variables, const char *job_nodes,
+			  uint32_t job_id)
+{
+	struct names now;
+	bool has_left =
+		read_names(&now, job_nodes) && has_all(&now, variables->step_node_list) &&
+		(is_left_list(found, &now, "SLURM_JOB_NODELIST", variables->job_node_list, job_nodes, job_id) ||
+		 is_left_list(found, &now, "SLURM_NODELIST", variables->node_list, job_nodes, job_id) ||
+		 is_left_number(found, &now, "SLURM_JOB_NUM_NODES", variables->job_num_nodes, job_nodes, job_id) ||
+		 is_left_number(found, &now, "SLURM_NNODES", variables->nnodes, job_nodes, job_id));
+
+	free(now.slot);
+	return has_left;
 }

@@ -104,6 +104,7 @@ int stepd_end(void)
 {
 	if (stepd.begun && !stepd.ended) {
 		stepd.ended = true;
+		stepd_report_stale();
 		capture_end();
 	}
 	return 0;

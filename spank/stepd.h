@@ -38,8 +38,10 @@ void stepd_copy_number(char to[STEP_NUMBER_MAX], const char *text);
 void stepd_take_place(spank_t spank);
 
 /* stepd_lists.c, see stale_list.h: looks whether the node lists of the tasks' environment are stale, before they are
- * forked; says so in the step's first task, or, if `repair_nodelist`, has each task get those of the step. */
+ * forked; says so in the step's first task, or, if `repair_nodelist`, has each task get the right ones; and tells the agent
+ * at the step's end what only a task could find. `step` stays as it is from here on. */
 void stepd_find_stale(spank_t spank, const struct step *step, bool repair_nodelist);
 void stepd_tell_stale(spank_t spank);
+void stepd_report_stale(void);
 
 #endif

@@ -268,12 +268,12 @@ def test_stale_list_is_repaired(captured: Captured) -> None:
 def test_number_alone_put_right_after_a_shrink(captured: Captured) -> None:
     """srun takes no step of more nodes than the job has left, so this is what users do first."""
     script = (
-        "#!/bin/bash\ncd $(mktemp -d)\nscontrol update JobId=$SLURM_JOB_ID NodeList=n[1,3]\n"
+        "#!/bin/bash\n(cd $(mktemp -d); scontrol update JobId=$SLURM_JOB_ID NodeList=n[1,3])\n"
         "srun -N2 true\nexport SLURM_JOB_NUM_NODES=2\nsrun true\n"
     )
     out = captured.lab.home() / "shrunk.out"
     job = captured.sbatch(script, "-N3", "-o", str(out))
-    # The first step might be one on fewer nodes than the job has.
+    # The first step might be one on fewer nodes than the job has, and no file is at hand that says otherwise.
     lines = [line for line in out.read_text().splitlines() if line.startswith("stepguard: ")]
     assert lines == [
         f"stepguard: SLURM_JOB_NUM_NODES is stale: step {job}.1 runs on 2 nodes, the number says 2, "
