@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attempts of jobs that are not complete yet on this node: which a message belongs to, and when one is over.
 
+Slurm counts a requeue before it runs the epilogs of the attempt that ends, and starts the next attempt when they are
+over (22.05 to 26.05). So an epilog names its own attempt or the one after.
+
 Pure: it knows messages and times, no files. Times are seconds of CLOCK_MONOTONIC.
 """
 
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stepguard.agent.message import BEGINNINGS, CLOSED, Message
 from stepguard.records.spool import AttemptKey
@@ -20,6 +24,16 @@ NO_HOOKS_S = 60.0
 SUPERSEDED_S = 60.0
 NO_EPILOG_S = 600.0
 _REMEMBERED_JOBS = 10_000
+ENDS = ("epilog", CLOSED)
+
+
+class Past(NamedTuple):
+    """What is remembered of an attempt that is complete."""
+
+    end_boot_id: str = ""
+    end_boottime_ns: int = 0
+    had_begun: bool = False
+    had_epilog: bool = False
 
 
 @dataclass
@@ -36,6 +50,9 @@ class Attempt:
     has_epilog: bool = False
     has_begun: bool = False
     closed: bool = False
+    # The same, from before it was complete and opened again, too.
+    had_begun: bool = False
+    had_epilog: bool = False
     open_steps: set[str] = field(default_factory=set)
     output_count: int = 0
     identities: set[int] = field(default_factory=set)
@@ -55,15 +72,17 @@ class Attempt:
         if message.kind != "output":  # a user's word
             self.boot_id = message.boot_id or self.boot_id
             self.node = message.node or self.node
-        self.has_begun |= message.kind in BEGINNINGS
+        if message.kind in BEGINNINGS:
+            self.has_begun = self.had_begun = True
         if message.kind in ("prolog", "batch", "epilog"):
             self.uid = message.uid if message.uid is not None else self.uid
             self.gid = message.gid if message.gid is not None else self.gid
         is_after_end = message.boot_id != self.end_boot_id or message.boottime_ns > self.end_boottime_ns
         if message.kind in BEGINNINGS and is_after_end:
-            self.has_epilog = self.closed = False  # Slurm may have lost its state, and run the attempt once more
+            # Slurm may have lost its state, and run the attempt once more
+            self.has_epilog = self.had_epilog = self.closed = False
         elif message.kind in BEGINNINGS and self.end_boottime_ns:
-            self.has_epilog = True  # a note that is found only now
+            self.closed = True  # a note that is found only now
         if message.kind == "prolog":
             self.has_prolog = True
         elif message.kind == "batch":
@@ -74,13 +93,13 @@ class Attempt:
         elif message.kind == "step_end":
             self.open_steps.discard(message.step_id)
         elif message.kind == "epilog":
-            self.has_epilog = True
+            self.has_epilog = self.had_epilog = True
         elif message.kind == "output":
             self.output_count += 1
         elif message.kind == CLOSED:
             self.closed = True
             self.open_steps.clear()
-        if message.kind in ("epilog", CLOSED):
+        if message.kind in ENDS:
             self.end_boot_id, self.end_boottime_ns = message.boot_id, message.boottime_ns
 
     def is_doubtful(self, now_s: float) -> bool:
@@ -119,7 +138,7 @@ class Attempts:
     def __init__(self) -> None:
         self._jobs: dict[int, dict[AttemptKey, Attempt]] = {}
         self._newest: dict[int, int] = {}
-        self._ends: dict[AttemptKey, tuple[str, int]] = {}
+        self._past: dict[AttemptKey, Past] = {}
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter([attempt for attempts in self._jobs.values() for attempt in attempts.values()])
@@ -134,16 +153,17 @@ class Attempts:
         """The attempt of this key, opened where it is not."""
         if (attempt := self.get(key)) is None:
             attempt = self._jobs.setdefault(key.job_id, {})[key] = Attempt(key)
-            attempt.end_boot_id, attempt.end_boottime_ns = self._ends.get(key, ("", 0))
+            past = self._past.get(key, Past())
+            attempt.end_boot_id, attempt.end_boottime_ns, attempt.had_begun, attempt.had_epilog = past
             self.remember(key)
         return attempt
 
     def close(self, attempt: Attempt) -> None:
         """It is complete. Its end is remembered: a note from before that may be found only now."""
-        self._ends.pop(attempt.key, None)
-        self._ends[attempt.key] = (attempt.end_boot_id, attempt.end_boottime_ns)
-        if len(self._ends) > _REMEMBERED_JOBS:
-            del self._ends[next(iter(self._ends))]
+        self._past.pop(attempt.key, None)
+        self._past[attempt.key] = _past_of(attempt)
+        if len(self._past) > _REMEMBERED_JOBS:
+            del self._past[next(iter(self._past))]
         of_job = self._jobs.get(attempt.key.job_id, {})
         of_job.pop(attempt.key, None)
         if not of_job:
@@ -175,12 +195,27 @@ class Attempts:
         return AttemptKey(message.job_id, chosen)
 
     def _ended_by(self, message: Message, attempts: list[Attempt]) -> int:
-        """An epilog ends the attempt that is open, also where slurmctld has counted the requeue already."""
+        """An epilog ends the attempt that is open. Where none is, it may be known here once more, as a note; else it is
+        that of the attempt before the one that it names, if that one has not begun here. Of nodes where an attempt ran
+        no step, and where nothing told of it, that may be wrong: the archiver, who sees all nodes, looks again."""
         said = message.restarts
-        without = [a.key.attempt for a in attempts if not a.has_epilog and (said is None or a.key.attempt <= said)]
+        numbers = {a.key.attempt for a in attempts} | {self.newest(message.job_id)}
+        numbers |= set() if said is None else {said, max(said - 1, 0)}
+        for number in numbers:
+            past = self._known(AttemptKey(message.job_id, number))
+            if message.boottime_ns and past[:2] == (message.boot_id, message.boottime_ns):
+                return number
+        without = [a.key.attempt for a in attempts if not a.had_epilog and (said is None or a.key.attempt <= said)]
         if without:
             return without[-1]
-        return self.newest(message.job_id) if said is None else said
+        if not said:
+            return self.newest(message.job_id) if said is None else 0
+        has_begun = self._known(AttemptKey(message.job_id, said)).had_begun
+        return said if has_begun or self._known(AttemptKey(message.job_id, said - 1)).had_epilog else said - 1
+
+    def _known(self, key: AttemptKey) -> Past:
+        attempt = self.get(key)
+        return _past_of(attempt) if attempt else self._past.get(key, Past())
 
     def _around(self, message: Message, attempts: list[Attempt]) -> int:
         """slurmd's word on the attempt is better than the job's environment: that may be another job's."""
@@ -191,3 +226,7 @@ class Attempts:
         if started or attempts:
             return (started or attempts)[-1].key.attempt
         return 0 if message.kind == "batch" else self.newest(message.job_id)
+
+
+def _past_of(attempt: Attempt) -> Past:
+    return Past(attempt.end_boot_id, attempt.end_boottime_ns, attempt.had_begun, attempt.had_epilog)

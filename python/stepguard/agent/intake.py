@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stepguard.agent.attempts import Attempt, Attempts
+from stepguard.agent.attempts import ENDS, Attempt, Attempts
 from stepguard.agent.log import Log
 from stepguard.agent.message import BEGINNINGS, CLOSED, JOB_KINDS, Message, read
 from stepguard.agent.notes import Note, Notes
@@ -146,12 +146,15 @@ class Intake:
                 temporary.unlink(missing_ok=True)  # of an agent that was killed; nobody was told "ok"
             found = spool.messages(directory)
             self._sequence = max([self._sequence, *(sequence for sequence, _, _ in found)])
-            if (directory / COMPLETE).exists():
-                continue
             attempt = self.attempts.open(key)
             attempt.last_s = time.monotonic()
-            for _, _, path in found:
-                self._learn(attempt, path)
+            is_complete = (directory / COMPLETE).exists()
+            for _, kind, path in found:
+                if kind in ENDS or not is_complete:
+                    self._learn(attempt, path)
+                attempt.had_begun |= kind in BEGINNINGS
+            if is_complete:
+                self.attempts.close(attempt)
 
     def _learn(self, attempt: Attempt, path: Path) -> None:
         try:

@@ -23,7 +23,13 @@ class Node:
     def tell(self, kind: str, restarts: int | None = None, step_id: str = "", boot_id: str = BOOT) -> int:
         """Returns the attempt that it was added to."""
         self.now_s += 1
-        message = Message(kind, 7, step_id, 1000, 1000, restarts, "n1", boot_id, int(self.now_s * 1e9))
+        return self.add(Message(kind, 7, step_id, 1000, 1000, restarts, "n1", boot_id, int(self.now_s * 1e9)))
+
+    def again(self, kind: str, restarts: int) -> int:
+        """The message of this second, once more."""
+        return self.add(Message(kind, 7, "", 1000, 1000, restarts, "n1", BOOT, int(self.now_s * 1e9)))
+
+    def add(self, message: Message) -> int:
         attempt = self.attempts.open(self.attempts.key_of(message))
         attempt.observe(message, self.now_s)
         return attempt.key.attempt
@@ -91,9 +97,54 @@ def test_an_epilog_that_counts_the_requeue_already_ends_what_runs(node: Node) ->
     assert node.tell("epilog", 1) == 0
 
 
-def test_an_epilog_without_prolog_is_an_attempt_of_its_own(node: Node) -> None:
-    assert node.tell("epilog", 4) == 4
-    assert node.over(4) == ""
+def test_an_epilog_that_comes_twice_ends_nothing_else(node: Node) -> None:
+    """What the hook sent to an agent that was stopped, and the note that it left then."""
+    node.tell("prolog", 0)
+    assert (node.tell("epilog", 1), node.again("epilog", 1)) == (0, 0)
+    node.forget()
+    assert node.again("epilog", 1) == 0
+    assert [attempt.key.attempt for attempt in node.attempts] == [0]
+
+
+def test_the_epilog_that_a_reboot_brings_late_ends_no_attempt_that_has_not_begun(node: Node) -> None:
+    node.tell("prolog", 0, boot_id="b0")
+    assert node.over() == "reboot"
+    node.tell("closed")
+    node.forget()
+    assert node.tell("epilog", 1) == 0
+    node.forget()
+    assert node.tell("epilog", 1) == 1, "that of an attempt which ran no step here"
+
+
+def test_epilogs_of_attempts_that_told_nothing_else_here(node: Node) -> None:
+    """Of a requeue the first two, and the last of an attempt that ended by itself."""
+    assert node.tell("epilog", 1) == 0
+    assert node.over(0) == ""
+    node.forget()
+    assert node.tell("epilog", 2) == 1
+    node.forget()
+    assert node.tell("epilog", 2) == 2
+    assert node.tell("epilog", None) == 2
+
+
+def test_an_epilog_that_names_the_first_attempt_ends_that(node: Node) -> None:
+    assert node.tell("epilog", 0) == 0
+    assert node.over(0) == ""
+
+
+def test_the_late_epilog_of_an_attempt_that_was_taken_to_be_over(node: Node) -> None:
+    node.tell("prolog", 1)
+    node.tell("closed")
+    node.forget()
+    assert node.tell("epilog", 1) == 1
+
+
+def test_a_late_message_of_an_attempt_that_had_its_epilog_takes_no_other(node: Node) -> None:
+    node.tell("prolog", 0)
+    node.tell("epilog", 1)
+    node.forget()
+    assert node.tell("step_end", None, "0") == 0
+    assert node.tell("epilog", 1) == 1
 
 
 def test_late_messages_find_the_newest_attempt_and_do_not_stay(node: Node) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepguard.records import wire
-from unit.agent.agent_process import USER, AgentProcess, environment, epilog, fields, prolog, wait_until
+from unit.agent.agent_process import USER, AgentProcess, children, environment, epilog, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
 
@@ -117,6 +117,19 @@ def test_a_restart_takes_up_what_was_open(agent: AgentProcess) -> None:
     agent.tell(fields("step_end", 8, step_id="0"), epilog(8, 3), epilog(7))
     wait_until(lambda: agent.is_complete("7.0") and agent.is_complete("8.3"))
     assert agent.kinds("8.3") == ["prolog", "step_start", "step_end", "epilog"]
+
+
+def test_a_restart_remembers_which_attempts_have_had_their_epilog(agent: AgentProcess) -> None:
+    """The archive takes nothing, so they are still in the spool."""
+    later = {**epilog(7, 1), "boottime_ns": b"9000000000"}
+    agent.tell(prolog(7), epilog(7), {**prolog(8), "boot_id": b"an earlier one"})
+    wait_until(lambda: agent.is_complete("7.0") and agent.is_complete("8.0"))
+    agent.stop()
+    agent.start()
+    agent.tell(later, {**later, "job_id": b"8"})
+    wait_until(lambda: agent.is_complete("7.1") and agent.status()["attempts"] == [])
+    assert (agent.kinds("7.0"), agent.kinds("7.1")) == (["prolog", "epilog"], ["epilog"])
+    assert (agent.kinds("8.0"), agent.kinds("8.1")) == (["prolog", "closed", "epilog"], [])
 
 
 def test_a_reboot_closes_what_was_open(agent: AgentProcess) -> None:
@@ -309,7 +322,7 @@ def test_check_looks_at_the_archives_directory(make_agent: Make, libexec: Path) 
 
 
 def test_sigterm_answers_what_it_took_and_leaves_no_socket(agent: AgentProcess) -> None:
-    archivers = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    archivers = children(agent.pid, "archiver")
     assert len(archivers) == 1
     descriptors = [str(link.readlink()) for link in Path(f"/proc/{archivers[0]}/fd").iterdir()]
     assert not [name for name in descriptors if "lock" in name or "socket" in name], descriptors

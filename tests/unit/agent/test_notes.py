@@ -58,6 +58,16 @@ def test_a_note_of_what_was_taken_is_no_second_message(agent: AgentProcess) -> N
     assert agent.kinds("7.0") == ["prolog"]
 
 
+def test_the_note_of_an_epilog_that_was_taken_makes_no_attempt_of_its_own(agent: AgentProcess) -> None:
+    """The agent was stopped for longer than a hook waits; Slurm had counted the requeue before the epilog."""
+    ended = epilog(7, 1)
+    agent.tell(prolog(7), ended)
+    wait_until(lambda: agent.is_complete("7.0") and agent.status()["attempts"] == [])
+    note = _leave(agent, "a.note", ended)
+    wait_until(lambda: not note.exists() and agent.status()["attempts"] == [])
+    assert sorted(path.name for path in agent.layout.jobs.iterdir()) == ["7.0"]
+
+
 def test_a_note_from_before_the_end_does_not_begin_the_job_anew(agent: AgentProcess) -> None:
     told, left = prolog(7), fields("step_start", 7, step_id="0")
     agent.tell(told, left, fields("step_end", 7, step_id="0"), epilog(7))
