@@ -3,7 +3,8 @@
 
 kind                one output of one tool: how it is known, who reads it
 conclusion          from the devices, remarks and the command's exit status to a judgement
-nvidia_gpu          what is known of a GPU, and the one judge of it: thresholds with their sources
+nvidia_gpu          what is known of a GPU
+nvidia_rules        how it is: thresholds with their sources, for NVML's probe too
 nvidia_readings     the names of readings in all forms of nvidia-smi
 """
 

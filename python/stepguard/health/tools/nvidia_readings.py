@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from stepguard.health.tools.nvidia_gpu import Gpu
+from stepguard.health.tools.nvidia_gpu import SLOWDOWN_BITS, Gpu
 from stepguard.health.tools.values import flag, is_fault, is_told, number
 
 # Takes the value into the GPU; False where the value has no known meaning.
@@ -28,11 +28,11 @@ def gpu_of(device: str, readings: Iterable[tuple[str, str]], cut: bool = False) 
             continue
         if is_fault(value):
             gpu.faults[name.rsplit("/", 1)[-1].replace("_", " ")] = value.strip().strip("[]")
-        elif (take := READINGS.get(name)) and is_told(value):
-            if take(gpu, value):
-                gpu.told += 1
-            else:
+        elif (take := READINGS.get(name) or _MODES.get(name)) and is_told(value):
+            if not take(gpu, value):
                 gpu.unread[name] = value
+            elif name in READINGS:
+                gpu.told += 1
     return gpu
 
 
@@ -93,21 +93,12 @@ def _fabric(part: str) -> Reading:
     return take
 
 
-# NVML's clocks event reasons.
-_SLOWDOWN_BITS = {
-    0x08: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-}
-
-
 def _slowdown_bits(gpu: Gpu, value: str) -> bool:
     try:
         bits = int(value.strip()[:20], 16)
     except ValueError:
         return False
-    gpu.slowdowns.update({cause: bool(bits & bit) for bit, cause in _SLOWDOWN_BITS.items()})
+    gpu.slowdowns.update({cause: bool(bits & bit) for bit, cause in SLOWDOWN_BITS.items()})
     return True
 
 
@@ -231,4 +222,20 @@ READINGS: dict[str, Reading] = {
     "fabric/health/route_unhealthy": _fabric("route unhealthy:"),
     "fabric/health/access_timeout_recovery": _fabric("access timeout recovery:"),
     "fabric/health/incorrect_configuration": _fabric("incorrect configuration:"),
+}
+
+# Of themselves they tell nothing of health.
+_MODES: dict[str, Reading] = {
+    "ecc_mode/current": _flag("ecc"),
+    "ecc_mode/current_ecc": _flag("ecc"),
+    "ecc.mode.current": _flag("ecc"),
+    "ecc_mode/pending": _flag("ecc_pending"),
+    "ecc_mode/pending_ecc": _flag("ecc_pending"),
+    "ecc.mode.pending": _flag("ecc_pending"),
+    "mig_mode/current": _flag("mig"),
+    "mig_mode/current_mig": _flag("mig"),
+    "mig.mode.current": _flag("mig"),
+    "mig_mode/pending": _flag("mig_pending"),
+    "mig_mode/pending_mig": _flag("mig_pending"),
+    "mig.mode.pending": _flag("mig_pending"),
 }

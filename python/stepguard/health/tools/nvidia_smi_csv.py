@@ -14,8 +14,8 @@ from stepguard.health.model import DeviceJudgement, Judgement, Status
 from stepguard.health.tools.conclusion import Remark, conclude
 from stepguard.health.tools.kind import bounded, lines
 from stepguard.health.tools.nvidia_errors import EXITS, errors
-from stepguard.health.tools.nvidia_gpu import judge
 from stepguard.health.tools.nvidia_readings import gpu_of, knows
+from stepguard.health.tools.nvidia_rules import judge
 from stepguard.health.tools.values import bus_id, is_fault
 
 _COLUMN = re.compile(r"([a-z][A-Za-z0-9_.]{0,79})(?: \[[A-Za-z/%]{1,8}\])?")

@@ -10,8 +10,8 @@ from stepguard.health.model import Judgement, Status
 from stepguard.health.tools.conclusion import Remark, conclude
 from stepguard.health.tools.kind import bounded, lines
 from stepguard.health.tools.nvidia_errors import EXITS, errors
-from stepguard.health.tools.nvidia_gpu import judge
 from stepguard.health.tools.nvidia_readings import gpu_of
+from stepguard.health.tools.nvidia_rules import judge
 from stepguard.health.tools.values import bus_id
 
 _LOG = re.compile(r"={3,40}\s?NVSMI LOG\s?={3,40}")

@@ -14,7 +14,8 @@ from stepguard.health.tools import nvidia_smi_csv, nvidia_smi_query, nvidia_smi_
 from stepguard.health.tools.conclusion import CUT, Remark, conclude
 from stepguard.health.tools.kind import bounded, lines
 from stepguard.health.tools.nvidia_errors import EXITS, errors
-from stepguard.health.tools.nvidia_gpu import Gpu, judge
+from stepguard.health.tools.nvidia_gpu import Gpu
+from stepguard.health.tools.nvidia_rules import judge
 from stepguard.health.tools.values import bus_id, is_fault
 
 _HEADER = re.compile(r"\|\s{1,8}NVIDIA-SMI\s{1,4}\S")

@@ -15,8 +15,8 @@ from stepguard.health.model import Judgement, Status
 from stepguard.health.tools.conclusion import CUT, Remark, conclude
 from stepguard.health.tools.kind import bounded, lines
 from stepguard.health.tools.nvidia_errors import EXITS, errors
-from stepguard.health.tools.nvidia_gpu import judge
 from stepguard.health.tools.nvidia_readings import SKIPPED, gpu_of
+from stepguard.health.tools.nvidia_rules import judge
 from stepguard.health.tools.nvidia_smi_query import missing
 from stepguard.health.tools.values import bus_id, number
 

@@ -157,7 +157,13 @@ def test_one_value_that_is_an_unknown_error_is_not_ok(gpus: Gpus, look: Callable
     report = look()
     assert report.status is Status.UNKNOWN
     assert report.findings == [
-        Finding(Status.UNKNOWN, uuid(3), "not-readable", Action.CHECK, "nvmlDeviceGetRemappedRows: Unknown Error")
+        Finding(
+            Status.UNKNOWN,
+            uuid(3),
+            "not-readable",
+            Action.CHECK,
+            "cannot tell nvmlDeviceGetRemappedRows: Unknown Error",
+        )
     ]
     assert _gpus(report)[uuid(3)]["rows"]["failure"] is None and _gpus(report)[uuid(3)]["power"]["usage_mw"] == 76_000
 

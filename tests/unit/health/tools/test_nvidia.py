@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from stepguard.health.model import Status
-from stepguard.health.tools.nvidia_gpu import RULES, Gpu, judge
+from stepguard.health.tools.nvidia_gpu import Gpu
 from stepguard.health.tools.nvidia_readings import gpu_of
+from stepguard.health.tools.nvidia_rules import RULES, judge
 from stepguard.health.tools.values import bus_id, flag, is_fault, is_told, number
 from unit.health.tools.samples import judgement, kind_of
 
@@ -22,17 +23,17 @@ WELL = Gpu("0000:0f:00", told=1)
         (WELL, "ok", "no finding"),
         (Gpu("0000:0f:00"), "unknown", "nothing is told"),
         (replace(WELL, cut=True), "unknown", "the text ends"),
-        (replace(WELL, unread={"x": "seven"}), "unknown", "x has a value of no known meaning: seven"),
+        (replace(WELL, unread={"x": "seven"}), "unknown", "cannot tell x: seven"),
         (replace(WELL, cut=True, remap_failure=True), "fail", "row remapping failed: replace"),
         (replace(WELL, faults={"power draw": "ERR!"}), "fail", "power draw: ERR!"),
         (replace(WELL, ecc_uncorrected={"DRAM": 2, "SRAM": 0}), "fail", "ECC errors: DRAM 2: reset the GPU"),
         (replace(WELL, ecc_uncorrected={"DRAM": 0}), "ok", "no finding"),
         (replace(WELL, recovery_action="None"), "ok", "no finding"),
-        (replace(WELL, recovery_action="Reset"), "fail", "Reset: reset the GPU"),
+        (replace(WELL, recovery_action="Reset"), "fail", "reset: reset the GPU"),
         (replace(WELL, recovery_action="NODE_REBOOT"), "fail", "reboot the node"),
-        (replace(WELL, recovery_action="Drain P2P"), "warn", "let its peers drain"),
-        (replace(WELL, recovery_action="Drain and Reset"), "fail", "drain, then reset"),
-        (replace(WELL, recovery_action="Something New"), "warn", "Something New: not known here"),
+        (replace(WELL, recovery_action="Drain P2P"), "warn", "recovery action drain p2p"),
+        (replace(WELL, recovery_action="Drain and Reset"), "fail", "drain and reset: reset the GPU"),
+        (replace(WELL, recovery_action="Something New"), "unknown", "something new: not known here"),
         (replace(WELL, reset_required=True), "fail", "reset required"),
         (replace(WELL, remap_pending=True), "warn", "row remap pending"),
         (replace(WELL, retired_pages_pending=True), "warn", "page retirement pending"),
@@ -44,15 +45,20 @@ WELL = Gpu("0000:0f:00", told=1)
             "slowed down: power brake",
         ),
         (replace(WELL, temperature_c=93), "ok", "no finding"),
-        (replace(WELL, temperature_c=94), "warn", "94 C"),
+        (replace(WELL, temperature_c=94), "warn", "94 °C"),
         (replace(WELL, temperature_c=94, slowdown_at_c=95), "ok", "no finding"),
-        (replace(WELL, temperature_c=95, slowdown_at_c=95), "warn", "95 C, slows down at 95 C"),
-        (replace(WELL, temperature_c=99, slowdown_at_c=95, shutdown_at_c=99), "fail", "shuts down at 99 C"),
+        (replace(WELL, temperature_c=95, slowdown_at_c=95), "warn", "95 °C, slows down at 95 °C"),
+        (replace(WELL, temperature_c=99, slowdown_at_c=95, shutdown_at_c=99), "fail", "shuts down at 99 °C"),
         (replace(WELL, margin_c=-1, slowdown_margin_c=-2, shutdown_margin_c=-8), "ok", "no finding"),
-        (replace(WELL, margin_c=-2, slowdown_margin_c=-2, shutdown_margin_c=-8), "warn", "slows down at -2 C"),
-        (replace(WELL, margin_c=-8, slowdown_margin_c=-2, shutdown_margin_c=-8), "fail", "shuts down at -8 C"),
+        (replace(WELL, margin_c=-2, slowdown_margin_c=-2, shutdown_margin_c=-8), "warn", "slows down at -2 °C"),
+        (replace(WELL, margin_c=-8, slowdown_margin_c=-2, shutdown_margin_c=-8), "fail", "shuts down at -8 °C"),
         (replace(WELL, pcie_width=8, pcie_width_max=16), "warn", "PCIe link 8x wide of 16x"),
         (replace(WELL, pcie_width=16, pcie_width_max=16), "ok", "no finding"),
+        (replace(WELL, links=[True, False, True]), "warn", "NVLink 1 of 3 down"),
+        (replace(WELL, links=[False, False]), "ok", "no finding"),
+        (replace(WELL, ecc=True, ecc_pending=False), "warn", "ECC will be off after a reset: reset the GPU when"),
+        (replace(WELL, mig=False, mig_pending=True), "warn", "MIG will be on after a reset"),
+        (replace(WELL, mig=True, mig_pending=True, ecc=True), "ok", "no finding"),
         (replace(WELL, fabric={"state": "completed", "status": "success"}), "ok", "no finding"),
         (replace(WELL, fabric={"state": "not started"}), "warn", "state not started"),
         (replace(WELL, fabric={"state": "completed", "summary": "unhealthy"}), "fail", "unhealthy"),
@@ -68,6 +74,21 @@ def test_judge(changed: Gpu, status: str, reason: str) -> None:
 def test_the_worst_finding_comes_first() -> None:
     said = judge(replace(WELL, remap_pending=True, remap_failure=True))
     assert said.reason == "row remapping failed: replace; row remap pending: reset the GPU when convenient"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("ecc_mode/current", "ecc_mode/pending"),
+        ("ecc_mode/current_ecc", "ecc_mode/pending_ecc"),
+        ("ecc.mode.current", "ecc.mode.pending"),
+    ],
+)
+def test_a_pending_mode_is_found_in_all_forms(names: tuple[str, str]) -> None:
+    gpu = gpu_of("g", list(zip(names, ("Disabled", "Enabled"), strict=True)))
+    assert judge(gpu).status is Status.WARN
+    assert judge(gpu_of("g", [(name, "Enabled") for name in names])).reason == "nothing is told of its health"
+    assert judge(gpu_of("g", [(names[1], "Enabled")])).status is Status.UNKNOWN
 
 
 def test_every_rule_names_its_source() -> None:
