@@ -3,14 +3,15 @@
 
 DIR/CLUSTER/index/UID/NODE.tsv      a line whenever a record that NODE leads begins, ends or changes; the last counts
 DIR/CLUSTER/index/UID/+rebuilt.tsv  what these lack, and which records are gone (index_rebuild)
+DIR/CLUSTER/index/UID/nodes         the nodes that have a file there, a line each: for its user, who cannot list them
 
-Each file has one writer, the archiver of its node, which appends one line by one write(2): no lock, and safe on NFS.
-Any line may be lost, by a power cut or a full disk: a rebuild finds its record again.
+Each NODE.tsv has one writer, the archiver of its node, which appends one line by one write(2): no lock, and safe on
+NFS. Any line may be lost, by a power cut or a full disk: a rebuild finds its record again. Several nodes append to
+`nodes`; a name that is lost there comes again with that node's next line.
 
-A user's directory and the files in it are the user's own (Ownership says why), who may put there what they like. So
-root opens nothing in it but a regular file with one name that belongs to the user, makes new files outside and renames
-them into place, and never changes the owner of what it has found. Such a file it gives to the administrators' group,
-where that is younger: to read what users themselves have put there harms nobody but them.
+All directories are root's, so no name in them can be anybody's trap, nor in anybody's way. The files are their user's,
+so that the kernel decides who reads them, and may hold anything. A directory that is the user's own, as earlier
+archives had them, is made root's; what is found there and is none of our files is moved aside, and looked at by nobody.
 """
 
 from __future__ import annotations
@@ -25,15 +26,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepguard.archive.index_bounds import (
+    NODES_FILE,
     READ_MAX_BYTES,
     SUFFIX,
     Tell,
     files_in,
+    nodes_in,
     say_nothing,
     shares,
     tell_left_out,
 )
-from stepguard.archive.index_lines import Entry, Gone, is_gone, line_of, line_of_row, rows_of
+from stepguard.archive.index_lines import Entry, is_gone, is_line, line_of, line_of_row, told_by
 from stepguard.archive.layout import INDEX, is_safe_name
 from stepguard.archive.ownership import OWNER_ONLY, Ownership, put_right
 
@@ -63,25 +66,29 @@ class UserIndex:
     def __init__(self, cluster_dir: Path, uid: int, ownership: Ownership) -> None:
         self.uid = uid
         self._ownership = ownership
-        with contextlib.ExitStack() as opened:
-            self._index = _made(cluster_dir / INDEX, os.geteuid(), ownership.directory_mode, ownership.group_id)
-            opened.callback(os.close, self._index)
-            path = cluster_dir / INDEX / str(uid)
-            self._directory = _made(path, uid, ownership.index_directory_mode, ownership.group_id)
-            opened.callback(os.close, self._directory)
-            self._opened = opened.pop_all()
+        index = _made(cluster_dir / INDEX, ownership)
+        try:
+            self._directory = _made(cluster_dir / INDEX / str(uid), ownership, index)
+        finally:
+            os.close(index)
 
     def __enter__(self) -> UserIndex:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        os.close(self._directory)
 
     def append(self, node: str, line: bytes, sync: bool) -> None:
         """Adds a line to the node's file; rewrites that when a third of it has become superfluous."""
         if not is_safe_name(node):
             raise OSError(f"not the name of a node: {node!r}")
-        name = node + SUFFIX
+        if not is_line(line):
+            raise OSError(f"not a line of the index: {line[:200]!r}")
+        self._append(f"{node}{SUFFIX}", line, sync)
+        if node not in nodes_in(self.content(NODES_FILE) or b""):
+            self._append(NODES_FILE, f"{node}\n".encode("ascii"), sync)
+
+    def _append(self, name: str, line: bytes, sync: bool) -> None:
         descriptor = self._own_file(name)
         if descriptor is None:
             self.replace(name, line)
@@ -94,16 +101,22 @@ class UserIndex:
                 raise OSError(f"only a part of a line of index/{self.uid}/{name} could be written: is the disk full?")
             if sync:
                 os.fsync(descriptor)
-            if _passes_a_power_of_two(size_bytes, size_bytes + len(added)):
+            if name.endswith(SUFFIX) and _passes_a_power_of_two(size_bytes, size_bytes + len(added)):
                 self._compact(name, descriptor)
         finally:
             os.close(descriptor)
 
+    def list_nodes(self) -> None:
+        """Makes `nodes` say which there are."""
+        names = [name.removesuffix(SUFFIX) for name in sorted(files_in(self._directory)) if name != REBUILT]
+        if names and set(names) != nodes_in(self.content(NODES_FILE) or b""):
+            self.replace(NODES_FILE, "".join(f"{name}\n" for name in names).encode("ascii", errors="replace"))
+
     def replace(self, name: str, content: bytes) -> None:
         """Puts a whole new file into place, synced."""
-        temporary = f".{self.uid}.{name}.{socket.gethostname()}.{os.getpid()}.new"
+        temporary = f".{name}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600, dir_fd=self._index)  # only root can write there
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=self._directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
@@ -111,15 +124,19 @@ class UserIndex:
                 os.fchmod(descriptor, self._ownership.file_mode)
                 file.flush()
                 os.fsync(descriptor)
-            os.rename(temporary, name, src_dir_fd=self._index, dst_dir_fd=self._directory)
+            try:
+                os.rename(temporary, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            except IsADirectoryError:
+                _move_aside(self._directory, name)
+                os.rename(temporary, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
         except OSError:
-            os.unlink(temporary, dir_fd=self._index)
+            os.unlink(temporary, dir_fd=self._directory)
             raise
         os.fsync(self._directory)
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(name, dir_fd=self._directory)
 
     def contents(self, tell: Tell = say_nothing) -> Iterator[tuple[str, bytes]]:
@@ -141,7 +158,7 @@ class UserIndex:
             os.close(descriptor)
 
     def _own_file(self, name: str) -> int | None:
-        """A regular file that has this name only and belongs to the user; None where that is something else."""
+        """A regular file that belongs to the user; None where that is something else."""
         try:
             descriptor = os.open(name, _EXISTING, dir_fd=self._directory)
         except OSError as error:
@@ -150,7 +167,7 @@ class UserIndex:
             return None
         try:
             status = os.fstat(descriptor)
-            is_own = stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid == self.uid
+            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == self.uid
             if is_own:
                 put_right(descriptor, self._ownership.group_id, self._ownership.file_mode)
         except OSError:
@@ -163,27 +180,39 @@ class UserIndex:
 
     def _compact(self, name: str, descriptor: int) -> None:
         content = _end_of(descriptor, READ_MAX_BYTES)
-        rows, _ = rows_of(content)
-        rebuilt = self.content(REBUILT)
-        gone: Gone = rows_of(rebuilt)[1] if rebuilt else {}
-        needed = b"".join(line_of_row(row) for row in rows.values() if not is_gone(row, gone))
+        gone = told_by(self.content(REBUILT) or b"").gone
+        rows = told_by(content).rows.values()
+        needed = b"".join(line_of_row(row) for row in rows if not is_gone(row, gone))
         if 3 * len(needed) <= 2 * len(content):
             self.replace(name, needed)
 
 
-def _made(path: Path, uid: int, mode: int, gid: int) -> int:
-    """A directory, made where there is none, open. Its parent is root's alone, so what is there was made by us."""
+def _made(path: Path, ownership: Ownership, parent: int | None = None) -> int:
+    """A directory of root's, made where there is none, open. `parent` is that of a user's directory."""
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    descriptor = os.open(path, _DIRECTORY)
     try:
-        if os.fstat(descriptor).st_uid != uid:
-            os.fchown(descriptor, uid, -1)
-        put_right(descriptor, gid, mode)
+        descriptor = os.open(path, _DIRECTORY)
+    except NotADirectoryError:  # also for a link
+        if parent is None:
+            raise
+        _move_aside(parent, path.name)
+        path.mkdir(mode=0o700)
+        descriptor = os.open(path, _DIRECTORY)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            os.fchown(descriptor, os.geteuid(), -1)
+        put_right(descriptor, ownership.group_id, ownership.directory_mode)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _move_aside(directory: int, name: str) -> None:
+    """Gives what is in the way another name, that nobody reads; what it holds may be much, and is not looked at."""
+    aside = f".{name}.{time.time_ns()}.aside"
+    os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _end_of(descriptor: int, at_most_bytes: int) -> bytes:

@@ -7,15 +7,20 @@ lines are; each file has its share, so that one which has grown takes nothing fr
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+
+from stepguard.archive.layout import is_safe_name
 
 READ_MAX_BYTES = 64 << 20
 # Nodes that have led a job of one user.
 _FILES_MAX = 16384
 SUFFIX = ".tsv"
+NODES_FILE = "nodes"
+_NODES_MAX_BYTES = _FILES_MAX * 64
 Tell = Callable[[str], None]
 
 
@@ -27,6 +32,20 @@ def files_in(directory: int | Path) -> dict[str, int]:
     """Names and sizes of the files of a user's index, and of no more than there can be. Raises OSError."""
     with os.scandir(directory) as entries:
         return dict(islice(_sized(entries), _FILES_MAX))
+
+
+def nodes_in(content: bytes) -> set[str]:
+    """The names of nodes in the file of that name."""
+    return set(filter(is_safe_name, content[-_NODES_MAX_BYTES:].decode("ascii", errors="replace").split("\n")))
+
+
+def files_named(directory: Path, names: Iterable[str]) -> dict[str, int]:
+    """The same of files that are known by their names: for who may not list the directory."""
+    sizes = {}
+    for name in islice(names, _FILES_MAX):
+        with contextlib.suppress(OSError):
+            sizes[name] = (directory / name).lstat().st_size
+    return sizes
 
 
 def shares(sizes: Mapping[str, int]) -> dict[str, int]:

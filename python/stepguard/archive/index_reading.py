@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepguard.archive.index import REBUILT
-from stepguard.archive.index_bounds import Tell, files_in, say_nothing, shares, tell_left_out
+from stepguard.archive.index_bounds import (
+    NODES_FILE,
+    READ_MAX_BYTES,
+    SUFFIX,
+    Tell,
+    files_in,
+    files_named,
+    nodes_in,
+    say_nothing,
+    shares,
+    tell_left_out,
+)
 from stepguard.archive.index_lines import (
     ATTEMPT,
     END,
@@ -30,11 +40,13 @@ from stepguard.archive.index_lines import (
     USER,
     Entry,
     Row,
+    counts_more,
     entry_from,
     is_gone,
-    rows_of,
     seconds_of,
     text_of,
+    told_by,
+    written_s,
 )
 from stepguard.archive.layout import ClusterLayout, RecordName
 from stepguard.archive.outcome import (
@@ -115,10 +127,10 @@ def search(clusters: Sequence[ClusterLayout], query: Query, tell: Tell = say_not
     found: list[Found] = []
     for _, number, uid, row in candidates:
         has_later = (number, uid, row[PATH]) in later
-        if _matches(row, query, has_later) and (entry := entry_from(row, uid)) is not None:
+        if _matches(row, query, has_later):
             if query.limit and len(found) == query.limit:
                 return found, True
-            found.append(Found(clusters[number], entry, has_later))
+            found.append(Found(clusters[number], entry_from(row, uid), has_later))
     return found, False
 
 
@@ -142,13 +154,12 @@ def _name(row: Row) -> RecordName | None:
 
 def look_up(cluster: ClusterLayout, job: JobId) -> list[Entry]:
     """The records of a job: all its attempts; of an array or a het job that was named as a whole, of all its parts."""
-    found = [
+    return [
         entry_from(row, uid)
         for uid in _uids(cluster, None)
         for row in _rows(cluster, uid, job.number)
         if _is_of(row, job)
     ]
-    return [entry for entry in found if entry is not None]
 
 
 def _uids(cluster: ClusterLayout, uid: int | None) -> list[int]:
@@ -165,34 +176,49 @@ def _uids(cluster: ClusterLayout, uid: int | None) -> list[int]:
 def _rows(cluster: ClusterLayout, uid: int, containing: str = "", tell: Tell = say_nothing) -> list[Row]:
     """One user's rows; with `containing`, at least those that have this text. None where they are another user's."""
     contents = dict(_contents(cluster.index / str(uid), uid, tell))
-    rebuilt, gone = rows_of(contents.pop(REBUILT, b""))
+    rebuilt = told_by(contents.pop(REBUILT, b""))
     rows: dict[str, Row] = {}
+    bad = rebuilt.bad
     for content in contents.values():
         if containing.encode() in content:
-            found = rows_of(content)[0]
-            rows.update({path: row for path, row in found.items() if not is_gone(row, gone)} if gone else found)
-    for path, row in rebuilt.items():
-        if path not in rows or (rows[path][STATE] == RUNNING != row[STATE]):
+            told = told_by(content)
+            bad += told.bad
+            for path in rows.keys() & told.rows.keys():  # the lead has changed
+                if written_s(rows[path]) > written_s(told.rows[path]):
+                    told.rows[path] = rows[path]
+            rows.update(told.rows)
+    if rebuilt.gone:
+        rows = {path: row for path, row in rows.items() if not is_gone(row, rebuilt.gone)}
+    for path, row in rebuilt.rows.items():
+        if path not in rows or counts_more(row, rows[path]):
             rows[path] = row
+    if bad:
+        tell(
+            f"{bad} lines of index/{uid} are not as stepguard writes them, and left out; `stepguard archive "
+            "rebuild-index` finds what they told"
+        )
     return list(rows.values())
 
 
 def _contents(directory: Path, uid: int, tell: Tell) -> Iterator[tuple[str, bytes]]:
     sizes: dict[str, int] = {}
-    with contextlib.suppress(OSError):
+    try:
         sizes = files_in(directory)
+    except PermissionError:
+        with contextlib.suppress(OSError):  # they are another user's
+            nodes = nodes_in(read_end(directory / NODES_FILE, READ_MAX_BYTES))
+            sizes = files_named(directory, [REBUILT, *sorted(f"{node}{SUFFIX}" for node in nodes)])
+    except OSError:
+        return
     tell_left_out(uid, sizes, tell)
     for name, at_most_bytes in shares(sizes).items():
-        with contextlib.suppress(OSError):  # put there by its owner, or just gone
+        with contextlib.suppress(OSError):  # just gone
             yield name, read_end(directory / name, at_most_bytes)
 
 
 def _within(row: Row, query: Query) -> float | None:
     """When it started, for what ran in the time that is asked for; what tells no start was always there."""
-    try:
-        start_s, end_s = seconds_of(row[START]), seconds_of(row[END])
-    except ValueError:
-        return None
+    start_s, end_s = seconds_of(row[START]), seconds_of(row[END])
     if query.until_s is not None and start_s is not None and start_s > query.until_s:
         return None
     if query.since_s is not None:
@@ -205,19 +231,22 @@ def _within(row: Row, query: Query) -> float | None:
 
 
 def _matches(row: Row, query: Query, has_later: bool) -> bool:
-    try:
-        if query.user and text_of(row[USER]) != query.user:
-            return False
-        if query.name and not fnmatch.fnmatchcase(text_of(row[NAME]), query.name):
-            return False
-        nodes = text_of(row[NODES]) if query.nodes else ""
-    except ValueError:
+    if query.user and text_of(row[USER]) != query.user:
         return False
-    if query.partitions and not query.partitions.intersection(row[PARTITION].split(",")):
+    if query.name and not _pattern(query.name).fullmatch(text_of(row[NAME])):
+        return False
+    if query.partitions and not query.partitions.intersection(text_of(row[PARTITION]).split(",")):
         return False
     if query.states and outcome(row[STATE], row[EXIT], has_later) not in query.states:
         return False
-    return not query.nodes or not query.nodes.isdisjoint(_expanded(nodes))
+    return not query.nodes or not query.nodes.isdisjoint(_expanded(text_of(row[NODES])))
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """A name in which * and ? stand for other characters, and nothing else does."""
+    some = {"*": ".*", "?": "."}
+    return re.compile("".join(some.get(char) or re.escape(char) for char in re.sub(r"\*+", "*", name)), re.DOTALL)
 
 
 @cache

@@ -18,13 +18,11 @@ from stepguard.errors import ConfigError
 
 
 class Ownership(NamedTuple):
-    """`group_id` is the group of all that is written, -1 leaves it as it comes. `index_directory_mode` is that of a
-    user's directory in the index, which belongs to the user: others may neither list nor enter it."""
+    """`group_id` is the group of all that is written, -1 leaves it as it comes."""
 
     group_id: int = -1
     directory_mode: int = 0o711
     file_mode: int = 0o400
-    index_directory_mode: int = 0o500
 
 
 OWNER_ONLY = Ownership()
@@ -42,7 +40,7 @@ def ownership(admin_groups: Sequence[str]) -> Ownership:
     except KeyError:
         where = f"[archive] admin_groups: {admin_groups[0]}"
         raise ConfigError("no such group", where, "create it on all nodes, with one number") from None
-    return Ownership(group_id, 0o751, 0o440, 0o550)
+    return Ownership(group_id, 0o751, 0o440)
 
 
 def put_right(descriptor: int, group_id: int, mode: int) -> bool:

@@ -7,6 +7,7 @@ writes its part, the lead the rest; the manifest goes last.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepguard.archive import contents, index, late, place
 from stepguard.archive.contents import Content
 from stepguard.archive.fold import Folded, fold
+from stepguard.archive.index_bounds import Tell, say_nothing
 from stepguard.archive.index_lines import entry_of
 from stepguard.archive.layout import FINDINGS, MANIFEST, NODES, SCRIPT
 from stepguard.archive.local_cluster import Here
@@ -21,6 +23,7 @@ from stepguard.archive.outcome import outcome_of
 from stepguard.archive.scrub import scrub
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.store import Directory, Writer, write_script
+from stepguard.errors import reason
 from stepguard.records import wire
 from stepguard.records.manifest import KeptFile, Manifest, Missing, to_json
 from stepguard.records.spool import AttemptKey
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 _OUTPUTS = ("stdout", "stderr")
 _RESUMES = "resumes"
+# Of the whole file system, so that the next try may do better. Anything else that keeps a line out of a user's part of
+# the index (a quota, a lease) may be that user's doing, and must not keep the record in the spool, which all share.
+_AGAIN = (errno.ENOSPC, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN)
 
 
 class Prepared(NamedTuple):
@@ -70,8 +76,8 @@ def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> 
     return Prepared(key, folded, found, spool.is_complete, tells_names)
 
 
-def write(prepared: Prepared, archive: Path, ownership: Ownership) -> None:
-    """Puts it into the archive, synced. Raises OSError."""
+def write(prepared: Prepared, archive: Path, ownership: Ownership, tell: Tell = say_nothing) -> None:
+    """Puts it into the archive, synced. Raises OSError. That its line in the index could not be written is only told."""
     folded = prepared.folded
     if not prepared.over and folded.manifest is None:
         return
@@ -85,7 +91,15 @@ def write(prepared: Prepared, archive: Path, ownership: Ownership) -> None:
             manifest = _write_lead(cluster, record, prepared)
         if manifest is not None:
             entry = entry_of(path, manifest, prepared.uid, len(folded.node.findings))
-            index.append(cluster.path, node, entry, ownership, sync=prepared.over)
+            try:
+                index.append(cluster.path, node, entry, ownership, sync=prepared.over)
+            except OSError as error:
+                if error.errno in _AGAIN:
+                    raise
+                tell(
+                    f"job {prepared.key} is in the archive, but not in index/{prepared.uid}: {reason(error)}; "
+                    "`stepguard archive rebuild-index` puts it there"
+                )
 
 
 def _raw_outputs(spool: Spooled) -> list[bytes]:

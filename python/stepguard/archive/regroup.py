@@ -12,28 +12,46 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from stepguard.archive.index_bounds import Tell, say_nothing
 from stepguard.archive.layout import SCRIPTS
 from stepguard.archive.ownership import Ownership
 from stepguard.archive.store import Directory, Writer
+from stepguard.errors import reason
 
 _OURS = re.compile(rf"[0-9]{{4}}|{SCRIPTS}", re.ASCII)
 
 
-def regroup(cluster_dir: Path, ownership: Ownership) -> int:
-    """Puts a cluster's records and scripts right; of how many files that was needed. Raises OSError."""
-    with Directory.top(cluster_dir, Writer("", ownership)) as cluster:
-        cluster.put_right()
-        return sum(_below(cluster, name) for name in cluster.names() if _OURS.fullmatch(name))
+def regroup(cluster_dir: Path, ownership: Ownership, trouble: Tell = say_nothing) -> int:
+    """Puts a cluster's records and scripts right; of how many files that was needed. What cannot be is a trouble, and
+    passed over with all that is in it: a directory that others than root may write to may hold anything."""
+    try:
+        with Directory.top(cluster_dir, Writer("", ownership)) as cluster:
+            cluster.put_right()
+            return sum(_below(cluster, name, trouble) for name in cluster.names() if _OURS.fullmatch(name))
+    except OSError as error:
+        trouble(reason(error))
+        return 0
 
 
-def _below(parent: Directory, name: str) -> int:
+def _below(parent: Directory, name: str, trouble: Tell) -> int:
     """The same for what has that name in a directory. Only root makes directories in there, so it is not deep."""
     try:
         directory = parent.existing(name)
+        if directory is None:
+            return 0
+        with directory:
+            directory.put_right()
+            return sum(_below(directory, one, trouble) for one in directory.names())
     except NotADirectoryError:
-        return int(parent.put_file_right(name))
-    if directory is None:
+        return _file(parent, name, trouble)
+    except OSError as error:
+        trouble(reason(error))
         return 0
-    with directory:
-        directory.put_right()
-        return sum(_below(directory, one) for one in directory.names())
+
+
+def _file(parent: Directory, name: str, trouble: Tell) -> int:
+    try:
+        return int(parent.put_file_right(name))
+    except OSError as error:
+        trouble(reason(error))
+        return 0

@@ -15,7 +15,7 @@ import math
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepguard.archive.layout import MANIFEST, SCRIPT, ClusterLayout, RecordName
@@ -31,18 +31,23 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class Exported:
-    """How many scripts were written, and how many were there as they are; `unreadable` are records passed over."""
+    """How many scripts were written, and how many were there as they are; `unreadable` are files of records that were
+    passed over, and why."""
 
     written: int = 0
     unchanged: int = 0
-    unreadable: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+    def pass_over(self, file: Path, error: Exception) -> None:
+        what = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        self.unreadable.append(f"{file}: {what}")
 
 
 def export(cluster: ClusterLayout, target: Path, day_of: str, not_before: datetime.date | None = None) -> Exported:
     """Exports the redacted script of each batch job, of a requeued one that of its last attempt that day.
 
     Records of days before `not_before` are left alone. What is there already is written only where it differs. All that
-    is made has the group of `target`. Raises OSError when the target cannot be written to.
+    is made has the group of `target`. Raises OSError when the target is not there or cannot be written to.
     """
     done = Exported()
     chosen: dict[tuple[str, str], tuple[RecordName, Path]] = {}
@@ -59,8 +64,8 @@ def export(cluster: ClusterLayout, target: Path, day_of: str, not_before: dateti
                 script = read_plain(path / SCRIPT, SCRIPT_MAX_BYTES)
             except FileNotFoundError:
                 continue
-            except OSError:
-                done.unreadable += 1
+            except OSError as error:
+                done.pass_over(path / SCRIPT, error)
                 continue
             if directory.write(day, f"{job_id}.savescript", script):
                 done.written += 1
@@ -80,8 +85,8 @@ def _readable(
                 manifest = read_manifest(path / MANIFEST)
             except FileNotFoundError:
                 continue
-            except (OSError, MalformedRecord):
-                done.unreadable += 1
+            except (OSError, MalformedRecord) as error:
+                done.pass_over(path / MANIFEST, error)
                 continue
             yield name, path, manifest
 
@@ -98,7 +103,6 @@ class _Target:
     ingestion reads them as another user. It may belong to that user, so no link in it is followed."""
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(path, _DIRECTORY)
         status = os.fstat(self._descriptor)
         self._group_id, self._mode = status.st_gid, stat.S_IMODE(status.st_mode)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from stepguard.archive.retention import Outcome, Plan, Spared
 
 _SCHEMA = 1
+# Of what was passed over, so many are named.
+_NAMED = 20
 _UNITS_S = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 # By retention's words.
 _WHY_SPARED = {
@@ -32,16 +34,20 @@ _WHY_SPARED = {
 _UNITS_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
 
+_AS_ROOT = "run this as root, where root may write (over NFS: no_root_squash)"
 _ADVICE = {
     errno.ENOENT: "run this where it is mounted",
+    errno.ENOTDIR: "[archive] dir must name a directory",
     errno.EROFS: "run this where it is mounted to be written",
-    errno.EACCES: "run this as root, where root may write (over NFS: no_root_squash)",
-    errno.EPERM: "run this as root, where root may write (over NFS: no_root_squash)",
+    errno.EACCES: _AS_ROOT,
+    errno.EPERM: _AS_ROOT,
+    errno.ENOSPC: "make room on its file system",
+    errno.EDQUOT: "make room on its file system",
 }
 
 
 def _fault(what: str, error: OSError) -> StepguardError:
-    return StepguardError(what, reason(error), _ADVICE.get(error.errno or 0, ""))
+    return StepguardError(what, reason(error), _ADVICE.get(error.errno or 0, "see whether its file system is well"))
 
 
 @click.group("archive", short_help="Prune, verify and export the archive of records.")
@@ -85,7 +91,7 @@ def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bo
     )
     if rules.keep_s is None and rules.max_bytes is None and rules.abandoned_s is None:
         raise UsageError("nothing to go by", "archive prune", "say --keep AGE, --max-size SIZE or --abandoned AGE")
-    archive, now_s = Path(settings.dir), time.time()
+    archive, now_s = _archive(), time.time()
     try:
         chosen = retention.plan(archive, rules, now_s)
         done = retention.carry_out(chosen, archive, now_s, ownership(settings.admin_groups)) if yes else None
@@ -157,7 +163,7 @@ def verify(as_json: bool) -> int:
 
 
 @command.command("export-xdmod")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
     "--day-of",
     type=click.Choice(["start", "end"]),
@@ -167,13 +173,18 @@ def verify(as_json: bool) -> int:
 )
 @click.option("--since", metavar="AGE", help="Only jobs whose attempt began within this time: 3d.")
 @click.option("--cluster", metavar="NAME", help="Which cluster, where the archive has several.")
-def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str | None) -> None:
+def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str | None) -> int:
     """Write job scripts as XDMoD takes them in: DIRECTORY/YYYYMMDD/JOBID.savescript.
 
-    Secrets are redacted as in the records. To be repeated, every day: what is there already stays as it is.
+    DIRECTORY must be there, with the group of XDMoD's ingestion. Secrets are redacted as in the records. To be
+    repeated, every day: what is there already stays as it is. Records that cannot be read are named and passed over;
+    the exit status is then 1.
     """
     from stepguard.archive.xdmod import export
 
+    if not directory.is_dir():
+        advice = "make it, with the group of XDMoD's ingestion and mode 0750"
+        raise UsageError("no such directory", _printable(str(directory)), advice)
     not_before = None
     if since:
         not_before = datetime.datetime.fromtimestamp(time.time() - _age_s(since, "--since"), datetime.UTC).date()
@@ -181,40 +192,47 @@ def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str |
         done = export(_cluster(cluster), directory, day_of, not_before)
     except OSError as error:
         raise _fault("cannot export the scripts", error) from error
-    unreadable = f", {done.unreadable} records are unreadable" if done.unreadable else ""
+    unreadable = f", {len(done.unreadable)} records are unreadable" if done.unreadable else ""
     click.echo(f"{done.written} scripts written, {done.unchanged} were there{unreadable}")
+    for one in done.unreadable[:_NAMED]:
+        _warn(f"passed over: {one}: `stepguard archive verify` says what is wrong with the record")
+    if len(done.unreadable) > _NAMED:
+        _warn(f"passed over: {len(done.unreadable) - _NAMED} more")
+    return 1 if done.unreadable else 0
 
 
 @command.command("rebuild-index")
-def rebuild_index() -> None:
+def rebuild_index() -> int:
     """Make the index anew from the records, for `stepguard jobs`. Safe while nodes write.
 
     All that is in the archive gets the group and modes that `[archive] admin_groups` asks for, too: to be run once when
-    that has changed.
+    that has changed. What cannot be read, or may be written to by others than root, is named and passed over; the exit
+    status is then 1.
     """
     from stepguard.archive.index_rebuild import rebuild
     from stepguard.archive.layout import clusters
     from stepguard.archive.ownership import ownership
     from stepguard.archive.regroup import regroup
 
-    settings = config.load().archive
-    owners = ownership(settings.admin_groups)
-    try:
-        found = clusters(Path(settings.dir))
-        count = sum(rebuild(layout.root, owners, _warn) for layout in found)
-        changed = sum(regroup(layout.root, owners) for layout in found)
-    except OSError as error:
-        raise _fault("cannot rebuild the index", error) from error
+    owners = ownership(config.load().archive.admin_groups)
+    found = clusters(_archive())
+    troubles: dict[str, None] = {}
+    count = sum(rebuild(layout.root, owners, _warn, troubles.setdefault) for layout in found)
+    changed = sum(regroup(layout.root, owners, troubles.setdefault) for layout in found)
     click.echo(f"{count} records are in the index")
     if changed:
         click.echo(f"{changed} files have got the group and mode that [archive] admin_groups asks for")
+    for trouble in troubles:
+        _warn(f"passed over: {trouble}: put it right (root's, mode 0711), and run this again")
+    return 1 if troubles else 0
 
 
 def _warn(text: str) -> None:
-    click.echo(f"stepguard: {text}", err=True)
+    click.echo(f"stepguard: {_printable(text)}", err=True)
 
 
 def _archive() -> Path:
+    """The archive's directory. Raises StepguardError where there is none: what is not mounted must not look empty."""
     path = Path(config.load().archive.dir)
     try:
         next(path.iterdir(), None)
@@ -246,10 +264,10 @@ def _age_s(text: str, option: str) -> float:
 
 
 def _size_bytes(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,15})([KMGTP]?)(?:i?B)?", text, re.ASCII)
-    if not match:
-        raise UsageError(f"bad value {text!r}", "--max-size", "write 500G or 2T")
-    return int(match[1]) * _UNITS_BYTES[match[2]]
+    match = re.fullmatch(r"([0-9]{1,15})([KMGTP])(?:i?B)?", text, re.ASCII)
+    if not match and text != "0":
+        raise UsageError(f"bad value {text!r}", "--max-size", "write it with its unit: 500G or 2T")
+    return int(match[1]) * _UNITS_BYTES[match[2]] if match else 0
 
 
 def _shown(size_bytes: int) -> str:

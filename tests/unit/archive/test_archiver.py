@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from stepguard.archive.archiver import Archiver
-from stepguard.archive.index_lines import rows_of
+from stepguard.archive.index_lines import told_by
 from stepguard.archive.ownership import OWNER_ONLY
 from stepguard.archive.redaction import Redactor, load_rules
 from stepguard.records.manifest import manifest_from
@@ -106,7 +106,7 @@ def test_all_that_is_complete_goes_into_the_archive_and_out_of_the_spool(node: N
     }
     assert {manifest.state for manifest in manifests.values()} == {"ended"}
     assert sorted(int(manifest.job_id) for manifest in manifests.values()) == list(range(1, 31))
-    rows, _ = rows_of((node.archive / f"lab/index/{UID}/n1.tsv").read_bytes())
+    rows = told_by((node.archive / f"lab/index/{UID}/n1.tsv").read_bytes()).rows
     assert len(rows) == 30
     wait_for(lambda: node.word["state"] == "idle")
     assert (node.word["backlog"], node.word["last_error"]) == (0, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from pathlib import Path
 
@@ -142,13 +143,15 @@ def test_what_one_user_has_made_large_holds_up_nobody(tmp_path: Path, content: b
     found, _ = search([ClusterLayout(tmp_path / "lab")], Query(since_s=START_S), said.append)
     assert time.process_time() - before_s < 20, "not the size of the whole, which would take minutes"
     assert "13" in [one.entry.job_id for one in found]
-    (text,) = said
+    text, *others = said
     assert f"index/{os.geteuid()} only the last 64 are read" in text
     assert "n1.tsv is the largest" in text
     before_s = time.process_time()
     assert rebuild(tmp_path / "lab", tell=said.append) == 0
     assert time.process_time() - before_s < 20
-    assert said[1:] == [text]
+    assert said[1 + len(others) :] == [text]
+    assert all(re.match("[0-9]+ lines of index/", one) for one in others)
+    assert bool(others) == (b"\t.\n" in content)
 
 
 def test_a_large_file_takes_nothing_from_the_others() -> None:

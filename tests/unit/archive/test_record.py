@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,17 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def put(archive: Path, told: Told, complete: bool = True, ownership: Ownership = OWNER_ONLY) -> None:
+def put(
+    archive: Path,
+    told: Told,
+    complete: bool = True,
+    ownership: Ownership = OWNER_ONLY,
+    tell: Callable[[str], None] = print,
+) -> None:
     """Through a spool of its own."""
     spool = archive.parent / f"spool-{told.node}-{len(list(archive.parent.iterdir()))}"
     read = spooled.read(told.put(spool, complete))
-    record.write(record.prepare(told.key, read, REDACTOR, HERE), archive, ownership)
+    record.write(record.prepare(told.key, read, REDACTOR, HERE), archive, ownership, tell)
 
 
 def manifest_at(path: Path) -> Manifest:
@@ -70,7 +77,7 @@ def test_a_record_is_its_owners_alone(archive: Path) -> None:
 
 
 def test_an_administrators_group_may_read(archive: Path) -> None:
-    put(archive, whole_job(), ownership=Ownership(77, 0o751, 0o440, 0o550))
+    put(archive, whole_job(), ownership=Ownership(77, 0o751, 0o440))
     directory = archive / DAY / "12.0"
     for path, mode in ((directory, 0o751), (directory / "script", 0o440), (directory / "nodes", 0o751)):
         assert (path.stat().st_gid, stat.S_IMODE(path.stat().st_mode)) == (77, mode)
@@ -344,3 +351,14 @@ def test_arguments_that_are_cut_are_said_to_be(archive: Path) -> None:
     manifest = manifest_at(archive / DAY / "12.0")
     assert manifest.argv == ["a"]
     assert Missing("command line of the batch script", "22 of its 99 bytes are kept") in manifest.missing
+
+
+def test_a_record_whose_index_cannot_be_written_is_archived_all_the_same(archive: Path) -> None:
+    (archive / "lab").mkdir(mode=0o711)
+    (archive / "lab/index").write_text("in the way\n")
+    said: list[str] = []
+    put(archive, whole_job(), tell=said.append)
+    assert manifest_at(archive / DAY / "12.0").state == "ended"
+    (text,) = said
+    assert text.startswith(f"job 12.0 is in the archive, but not in index/{UID}: Not a directory: ")
+    assert text.endswith("; `stepguard archive rebuild-index` puts it there")

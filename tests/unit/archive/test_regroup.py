@@ -20,7 +20,7 @@ from unit.archive.spools import UID, Told, whole_job
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users and groups")
 REDACTOR = Redactor(b"k" * 32, load_rules(None, ()))
 GROUP = 4321
-ADMINS = Ownership(GROUP, 0o751, 0o440, 0o550)
+ADMINS = Ownership(GROUP, 0o751, 0o440)
 DAY = "lab/2026/11/18"
 
 
@@ -42,8 +42,6 @@ def wrong(top: Path, ownership: Ownership) -> list[str]:
     for path in [top, *top.rglob("*")]:
         status = path.lstat()
         mode = ownership.directory_mode if path.is_dir() else ownership.file_mode
-        if path.is_dir() and path.parent.name == "index":
-            mode = ownership.index_directory_mode
         if stat.S_IMODE(status.st_mode) != mode or ownership.group_id not in (-1, status.st_gid):
             found.append(f"{path.relative_to(top)} {stat.S_IMODE(status.st_mode):o} {status.st_gid}")
     return found

@@ -26,7 +26,9 @@ def archive(tmp_path: Path) -> Archive:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    return tmp_path / "xdmod"
+    path = tmp_path / "xdmod"
+    path.mkdir()
+    return path
 
 
 def exported(target: Path) -> dict[str, bytes]:
@@ -83,7 +85,12 @@ def test_an_interactive_job_has_no_script_and_a_broken_record_stops_nothing(arch
     forged.write_text(forged.read_text().replace(f'"start_s":{MIDNIGHT_S}', '"start_s":1e300'))
     archive.put(15, start_s=MIDNIGHT_S)
     done = export(archive.cluster, target, "start")
-    assert (done.written, done.unreadable) == (1, 2)
+    assert done.written == 1
+    day = archive.root / "lab/2026/11/29"
+    assert [text.partition(": ")[0] for text in done.unreadable] == [
+        f"{day}/13.0/manifest.json",
+        f"{day}/14.0/manifest.json",
+    ]
     assert list(exported(target)) == ["20261129/15.savescript"]
 
 
@@ -129,3 +136,10 @@ def test_no_link_in_the_directory_is_followed(archive: Archive, target: Path, tm
     (target / "20261130").symlink_to(tmp_path)
     with pytest.raises(OSError, match="20261130"):
         export(archive.cluster, target, "start")
+
+
+def test_a_directory_that_is_not_there_is_not_made(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S)
+    with pytest.raises(FileNotFoundError):
+        export(archive.cluster, target / "typo", "start")
+    assert list(target.iterdir()) == []

@@ -101,6 +101,13 @@ def test_sizes(archive: Archive, text: str, deleted: int) -> None:
     assert run("prune", "--max-size", text).startswith(f"would delete {deleted} records")
 
 
+@pytest.mark.parametrize("text", ["500", "1", "00", "-1G", "1.5T", "500g", "B", ""])
+def test_a_size_needs_its_unit(archive: Archive, text: str) -> None:
+    put_old_and_young(archive)
+    with pytest.raises(UsageError):
+        run("prune", f"--max-size={text}")
+
+
 def test_verify_lists_faults_and_fails(archive: Archive) -> None:
     old, _ = put_old_and_young(archive)
     assert invoke("verify").return_value == 0
@@ -119,13 +126,21 @@ def test_verify_lists_faults_and_fails(archive: Archive) -> None:
 
 
 def test_export_for_xdmod(archive: Archive, tmp_path: Path) -> None:
-    put_old_and_young(archive)
+    old, _ = put_old_and_young(archive)
+    with pytest.raises(UsageError, match="no such directory.*/out: make it"):
+        run("export-xdmod", str(tmp_path / "out"))
+    (tmp_path / "out").mkdir()
     assert run("export-xdmod", str(tmp_path / "out")) == "2 scripts written, 0 were there\n"
     assert run("export-xdmod", "--since", "3d", str(tmp_path / "out")) == "0 scripts written, 1 were there\n"
+    (old / "manifest.json").write_text("{")
+    result = invoke("export-xdmod", str(tmp_path / "out"))
+    assert result.return_value == 1
+    assert "0 scripts written, 1 were there, 1 records are unreadable\n" in result.output
+    assert f"stepguard: passed over: {old}/manifest.json: " in result.output
     (archive.root / "other" / "2026").mkdir(parents=True)
     with pytest.raises(UsageError, match="lab, other"):
         run("export-xdmod", str(tmp_path / "out"))
-    assert run("export-xdmod", "--cluster", "lab", str(tmp_path / "out")) == "0 scripts written, 2 were there\n"
+    assert invoke("export-xdmod", "--cluster", "lab", str(tmp_path / "out")).return_value == 1
 
 
 def test_rebuild_the_index(archive: Archive) -> None:
@@ -136,10 +151,34 @@ def test_rebuild_the_index(archive: Archive) -> None:
     assert run("rebuild-index") == "2 records are in the index\n"
 
 
-def test_without_an_archive_it_says_what_to_do(archive: Archive) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_what_others_may_write_to_stops_no_rebuild(archive: Archive) -> None:
+    old, young = put_old_and_young(archive)
+    archive.put(3, start_s=time.time(), state="running")
+    (old / "nodes").chmod(0o777)
+    os.chown(young, 1234, -1)
+    result = invoke("rebuild-index")
+    assert result.return_value == 1
+    assert "3 records are in the index" in result.output
+    for path in (old / "nodes", young):
+        assert (
+            f"stepguard: passed over: others than root may write to this directory: {path}: put it right"
+            in result.output
+        )
+    assert (old / "manifest.json").stat().st_mode & 0o777 == 0o400, "what is beside it is put right"
+
+
+WITHOUT_ARCHIVE = [["verify"], ["prune", "--keep", "90d", "--yes"], ["rebuild-index"], ["export-xdmod", "."]]
+
+
+@pytest.mark.parametrize("words", WITHOUT_ARCHIVE)
+def test_without_an_archive_it_says_what_to_do(archive: Archive, words: list[str]) -> None:
     archive.root.rmdir()
     with pytest.raises(StepguardError, match=r"No such file or directory: .*: run this where it is mounted"):
-        run("verify")
+        run(*words)
+    archive.root.write_text("a file\n")
+    with pytest.raises(StepguardError, match=r"Not a directory: .*: \[archive\] dir must name a directory"):
+        run(*words)
 
 
 def test_where_root_may_not_write_nobody_is_told_to_be_root(archive: Archive) -> None:
