@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepguard.archive import record, spooled
+from stepguard.archive import lone_epilog, record, spooled
 from stepguard.archive.due import SET_ASIDE_TRIES, Due, Seen
 from stepguard.archive.local_cluster import Names
 from stepguard.archive.preparation import directory_fault
@@ -103,8 +103,8 @@ class Archiver:
         """Archives one attempt; False when the archive is to be left alone for a while."""
         try:
             spool = spooled.read(seen.directory)
-            if spool.messages or spool.damaged:
-                self._write(key, spool)
+            if (spool.messages or spool.damaged) and not self._write(key, spool):
+                return True
             if spool.is_complete:
                 self._due.done(key, forget(seen.directory, spool.names))
             else:
@@ -119,7 +119,8 @@ class Archiver:
         self._word.succeeded()
         return True
 
-    def _write(self, key: AttemptKey, spool: Spooled) -> None:
+    def _write(self, key: AttemptKey, spool: Spooled) -> bool:
+        """False where nothing tells yet whose record it belongs to."""
         prepared = record.prepare(key, spool, self._redactor, self._names.here)
         if prepared.tells_names:
             try:
@@ -127,11 +128,17 @@ class Archiver:
             except OSError as error:
                 self._not_in_spool(error)
         try:
+            if (candidates := lone_epilog.candidates(key, spool)) is not None:
+                whose = lone_epilog.ended(candidates, prepared.folded, self._archive, self._ownership)
+                if whose is None and self._due.wait(key) < lone_epilog.PATIENCE_S:
+                    return False
+                prepared = record.prepare(whose or candidates.before, spool, self._redactor, self._names.here)
             record.write(prepared, self._archive, self._ownership, self._tell)
         except OSError as error:
             if self._is_archives(error):
                 raise _TakesNothingError(reason(error)) from error
             raise
+        return True
 
     def _is_archives(self, error: OSError) -> bool:
         if isinstance(error, FileNotFoundError):

@@ -20,6 +20,8 @@ AGAIN_S = 60.0
 # The record of a running job of which there is no news is written again this often: one that has not changed for long
 # is of a node that has gone (retention).
 BEAT_S = 1800.0
+# What waits for the records of other nodes is looked at again this often.
+WAIT_S = 5.0
 _RETRY_MIN_S, _RETRY_MAX_S = 1.0, 300.0
 # Tries after which an attempt is no longer expected to succeed.
 SET_ASIDE_TRIES = 5
@@ -27,10 +29,12 @@ SET_ASIDE_TRIES = 5
 
 @dataclass
 class Seen:
-    """An attempt in the spool. Times are those of CLOCK_MONOTONIC; `archived_ns` is the directory's time when it was
-    read for the archive, `beat_s` when it is to be written again without any news, `failures` in a row."""
+    """An attempt in the spool. Times are those of CLOCK_MONOTONIC: `since_s` is when it was seen first, `beat_s` when
+    it is to be written again without any news. `archived_ns` is the directory's time when it was read for the archive,
+    `failures` are those in a row."""
 
     directory: Path
+    since_s: float = 0.0
     changed_ns: int = -1
     archived_ns: int = -1
     is_complete: bool = False
@@ -80,6 +84,12 @@ class Due:
         seen.next_s = time.monotonic() + AGAIN_S
         seen.beat_s = time.monotonic() + BEAT_S
 
+    def wait(self, key: AttemptKey) -> float:
+        """Others have to be archived before it; returns for how long it has been in the spool."""
+        seen = self._seen[key]
+        seen.next_s = time.monotonic() + WAIT_S
+        return time.monotonic() - seen.since_s
+
     def failed(self, key: AttemptKey) -> int:
         """It could not be archived, and others may; returns how often that was."""
         seen = self._seen[key]
@@ -100,7 +110,7 @@ class Due:
             del self._seen[key]
         for key in there:
             if key not in self._seen:
-                self._seen[key] = Seen(self._layout.attempt(key), next_s=now_s + EARLY_S)
+                self._seen[key] = Seen(self._layout.attempt(key), now_s, next_s=now_s + EARLY_S)
 
     def _changed(self, key: AttemptKey, seen: Seen) -> bool:
         """Looks at an attempt that was not complete; whether it is still there."""

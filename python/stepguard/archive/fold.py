@@ -126,7 +126,10 @@ def _end_s(events: Sequence[Event]) -> float | None:
 
 
 def _last_heard_s(events: Sequence[Event]) -> float | None:
-    return max((event.at_s for event in events if event.kind != "closed" and event.at_s is not None), default=None)
+    """When the last message of it came; what comes after the node has booted again tells of its end, not of it."""
+    begun_in = [event.boot for event in events if event.kind in _BEGINNINGS]
+    heard = [event for event in events if event.kind != "closed" and event.boot <= max(begun_in, default=event.boot)]
+    return max((event.at_s for event in heard if event.at_s is not None), default=None)
 
 
 def _missing(events: Sequence[Event], node: NodeRecord, over: bool, why_lost: str) -> Iterable[Missing]:
@@ -165,7 +168,8 @@ def _manifest(
 ) -> Manifest:
     node, kinds = folded.node, {event.kind for event in folded.events}
     found = Manifest(folded.cluster, node.job_id, node.attempt, _kind(node.steps, kinds), node.state)
-    for name, value in {**job.facts(environments), **job.array_and_het(folded.events, environments, key.job_id)}.items():
+    ids = job.array_and_het(folded.events, environments, key.job_id)
+    for name, value in {**job.facts(environments), **ids}.items():
         setattr(found, name, value)
     found.work_dir = found.work_dir or _output_work_dir(folded.events)
     found.argv = next((arguments(event) for event in folded.events if event.kind == "batch"), [])
@@ -173,11 +177,11 @@ def _manifest(
     found.node_list, found.nodes, found.lead_node = node_list, nodes, node.node
     found.start_s, found.end_s, found.steps = node.start_s, node.end_s, node.steps
     found.last_heard_s = node.last_heard_s
-    exits, found.derived_exit_status = job.exit_codes(environments)
-    if node.state == "ended":
+    if node.state == "ended":  # to the epilog of a lost job Slurm gives an exit that no process had, 0:1
+        exits, found.derived_exit_status = job.exit_codes(environments)
         exits = folded.told.batch_exit or exits
-    if exits is not None:
-        found.exit_status, found.exit_signal = exits
+        if exits is not None:
+            found.exit_status, found.exit_signal = exits
     found.missing = [*node.missing, *_job_missing(found, folded.events)]
     return found
 

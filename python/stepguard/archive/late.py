@@ -29,6 +29,8 @@ def complete_manifest(there: Manifest, late: Manifest) -> Manifest:
     """The manifest that is there, with what the late one adds; new files are told by their name in the record."""
     kept = {"attempt", "cluster", "job_id", "schema", "kind", "state", "lead_node", "end_s", "resumes"}
     kept |= {"outcome", "outcome_why", "last_heard_s"}
+    if there.state == "lost":  # the epilog after a reboot knows of no exit of its own
+        kept |= {"exit_status", "exit_signal", "derived_exit_status"}
     _fill(there, late, [name for name in vars(late) if name not in {*kept, "steps", "files", "missing"}])
     for name, file in late.files.items():
         if name not in there.files or (file.name and not there.files[name].name):

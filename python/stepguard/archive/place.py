@@ -44,11 +44,13 @@ class Attempt(NamedTuple):
 
 def record_directory(cluster: Directory, attempt: Attempt) -> tuple[Directory, str]:
     """The record's directory, and its path below the cluster's. Raises OSError."""
-    today = day_of(attempt.since_s)
-    for day in _days(today, attempt):
-        if (found := _found(cluster, _parts(day), attempt)) is not None:
-            return found
-    return _made(cluster, today, attempt)
+    return _anywhere(cluster, attempt) or _made(cluster, day_of(attempt.since_s), attempt)
+
+
+def existing_record(cluster: Directory, attempt: Attempt) -> Directory | None:
+    """The record's directory, if there is one. Raises OSError."""
+    found = _anywhere(cluster, attempt)
+    return found[0] if found else None
 
 
 def manifest_in(record: Directory) -> Manifest | None:
@@ -67,6 +69,13 @@ def node_in(nodes: Directory, node: str) -> NodeRecord | None:
         return None if content is None else node_from(content.decode("ascii"))
     except (MalformedRecord, UnicodeDecodeError):
         return None
+
+
+def _anywhere(cluster: Directory, attempt: Attempt) -> tuple[Directory, str] | None:
+    for day in _days(day_of(attempt.since_s), attempt):
+        if (found := _found(cluster, _parts(day), attempt)) is not None:
+            return found
+    return None
 
 
 def _days(today: datetime.date, attempt: Attempt) -> Iterator[datetime.date]:
@@ -118,7 +127,7 @@ def _made(cluster: Directory, today: datetime.date, attempt: Attempt) -> tuple[D
 
 def _is_of(record: Directory, attempt: Attempt) -> bool:
     """Whether the record that lies there is of this attempt. An empty one may be: another node is making it."""
-    owner, start_s, end_s = _told_by(record)
+    owner, start_s, end_s = told_by(record)
     if owner is None:
         return True
     if attempt.uid is not None and owner != attempt.uid:
@@ -143,7 +152,7 @@ def _end_here_s(record: Directory) -> float | None:
     return part.end_s if part else None
 
 
-def _told_by(record: Directory) -> tuple[int | None, float | None, float | None]:
+def told_by(record: Directory) -> tuple[int | None, float | None, float | None]:
     """Owner, start and end of a record, from its manifest or else from a node's part; no owner where it is empty."""
     if (manifest := manifest_in(record)) is not None:
         return record.owner_of(MANIFEST), manifest.start_s, manifest.end_s

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_attempts_arrays_and_het_jobs(tmp_path: Path) -> None:
 def test_what_calls_itself_a_part_of_another_users_job_hides_nothing(tmp_path: Path) -> None:
     """Who owns a record may write into it, and into their part of the index, what they like."""
     bob, mallory = 60102, 60103
-    claims = [("12", {}), ("13", {"array_job_id": "12", "array_task_id": "5"})]
+    claims: list[tuple[str, dict[str, Any]]] = [("12", {}), ("13", {"array_job_id": "12", "array_task_id": "5"})]
     claims += [("14", {"het_job_id": "12", "het_offset": "1"}), ("20", {"array_job_id": "20", "array_task_id": "1"})]
     claims += [("21", {"array_job_id": "20", "array_task_id": "1"})]
     for (number, ids), uid in zip(claims, (bob, mallory, mallory, bob, mallory), strict=True):
