@@ -214,7 +214,11 @@ class Agent:
         return {
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 1),
-            "spool": {"used_bytes": self._usage.used_bytes, "bound_bytes": self._usage.bound_bytes},
+            "spool": {
+                "used_bytes": self._usage.used_bytes,
+                "bound_bytes": self._usage.bound_bytes,
+                "not_kept": self._usage.not_kept,
+            },
             "notes": self._notes.count(),
             "waiting": self._intake.waiting_count,
             "attempts": [answers.job(attempt) for attempt in self._intake.attempts],

@@ -14,7 +14,7 @@ OUTPUT_SHARE = 0.8
 CONTENT_SHARE = 0.9
 # Below this all is well again, and the next refusal is told again.
 _BACK_SHARE = 0.7
-_LOST = {OUTPUT_SHARE: "output of jobs is", CONTENT_SHARE: "scripts, environments and output of jobs are"}
+_LOST = {OUTPUT_SHARE: "output of jobs", CONTENT_SHARE: "scripts, environments and output of jobs"}
 _WHY = "does the archive take nothing?"
 
 
@@ -39,6 +39,11 @@ class Usage:
     def used_bytes(self) -> int:
         """What is in the spool, and what is on its way there."""
         return self._stored_bytes + self._reserved_bytes
+
+    @property
+    def not_kept(self) -> str:
+        """What had no room lately, and has none until much has gone; "" for nothing."""
+        return _LOST.get(self._share_said, "")
 
     def reserve(self, size_bytes: int) -> None:
         """Something is to be stored."""
@@ -73,8 +78,10 @@ class Usage:
         takes = self.used_bytes + size_bytes <= share * self.bound_bytes
         if not takes and share > self._share_said:
             self._share_said = share
+            wanted = (self.used_bytes + size_bytes) / self.bound_bytes
             self._log.error(
-                f"{self._fullness()} of {self.bound_bytes >> 20} MiB: {_LOST[share]} no longer kept: {_WHY}"
+                f"{self._fullness()} of {self.bound_bytes >> 20} MiB, and would be {wanted:.1%} with what is to be stored: "
+                f"above {share:.0%} no more {_LOST[share]} can be kept: {_WHY}"
             )
         return takes
 
@@ -85,7 +92,7 @@ class Usage:
             self._log.info(f"{self._fullness()}: everything is kept again")
 
     def _fullness(self) -> str:
-        return f"the spool {self._layout.root} is {self.used_bytes / self.bound_bytes:.0%} full"
+        return f"the spool {self._layout.root} is {self.used_bytes / self.bound_bytes:.1%} full"
 
 
 def directory_bytes(directory: Path) -> int:

@@ -56,7 +56,11 @@ def digest(path: Path, at_most_bytes: int) -> tuple[str, int]:
 
 def read_manifest(path: Path) -> Manifest:
     """Raises OSError when it cannot be read, FileNotFoundError among them, and MalformedRecord when it is none."""
-    content = read_plain(path, MANIFEST_MAX_BYTES + 1)
+    return manifest_of(read_plain(path, MANIFEST_MAX_BYTES + 1))
+
+
+def manifest_of(content: bytes) -> Manifest:
+    """The manifest that a file's content is. Raises MalformedRecord."""
     if len(content) > MANIFEST_MAX_BYTES:
         raise MalformedRecord(f"larger than {MANIFEST_MAX_BYTES} bytes")
     try:

@@ -21,6 +21,7 @@ from stepguard.archive.layout import FINDINGS, MANIFEST, NODES, SCRIPT
 from stepguard.archive.local_cluster import Here
 from stepguard.archive.outcome import outcome_of
 from stepguard.archive.scrub import scrub
+from stepguard.archive.sealing import sealed
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.store import Directory, Writer, write_script
 from stepguard.errors import reason
@@ -77,7 +78,7 @@ def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> 
 
 
 def write(prepared: Prepared, archive: Path, ownership: Ownership, tell: Tell = say_nothing) -> None:
-    """Puts it into the archive, synced. Raises OSError. That its line in the index could not be written is only told."""
+    """Puts it into the archive, synced. Raises OSError. That its line in the index cannot be written is only told."""
     folded = prepared.folded
     if not prepared.over and folded.manifest is None:
         return
@@ -147,7 +148,7 @@ def _write_node(record: Directory, prepared: Prepared) -> None:
         if there is not None and there.state != "running":
             part = late.complete_node(there, part)
             prepared.folded.node.findings = part.findings
-        nodes.write(f"{part.node}.json", _line(part), prepared.uid)
+        nodes.write(f"{part.node}.json", sealed(to_json(part)), prepared.uid)
         nodes.sync()
 
 
@@ -172,7 +173,7 @@ def _write_lead(cluster: Directory, record: Directory, prepared: Prepared) -> Ma
             manifest.files["findings"] = stored["findings"].kept
     for content in stored.values():
         _write_content(cluster, record, content, prepared.uid)
-    record.write(MANIFEST, _line(manifest), prepared.uid)
+    record.write(MANIFEST, sealed(to_json(manifest)), prepared.uid)
     record.sync()
     return manifest
 
@@ -191,8 +192,5 @@ def _write_content(cluster: Directory, record: Directory, content: Content, uid:
 
 
 def _lines(records: Iterable[object]) -> Content:
-    return contents.stored(KeptFile(what="memory"), FINDINGS, b"".join(_line(record) for record in records))
-
-
-def _line(record: object) -> bytes:
-    return to_json(record).encode("ascii") + b"\n"
+    lines = "".join(f"{to_json(record)}\n" for record in records)
+    return contents.stored(KeptFile(what="memory"), FINDINGS, lines.encode("ascii"))

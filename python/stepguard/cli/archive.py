@@ -141,15 +141,19 @@ def _pruned(chosen: Plan, done: Outcome | None) -> dict[str, Any]:
 @command.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def verify(as_json: bool) -> int:
-    """Check all records against their digests. Lists what is corrupt, missing or extra; exit status 1 if anything is.
+    """Check all records against their digests, owners and modes. Lists what is corrupt, missing, extra, unreadable, or
+    open to others; exit status 1 if anything is.
 
-    Owners may overwrite their own records: this tells of disks and accidents.
+    Owners may overwrite their own records, digests included: this tells of disks and accidents.
     """
+    from stepguard.archive.ownership import ownership
+    from stepguard.archive.verification import Rules
     from stepguard.archive.verification import verify as each
 
     records, found = 0, []
     settings = config.load().archive
-    for _, damages in each(_archive(), settings.head_kib + settings.tail_kib):
+    rules = Rules(settings.head_kib + settings.tail_kib, ownership(settings.admin_groups))
+    for _, damages in each(_archive(), rules):
         records += 1
         found += damages
         for damage in damages if not as_json else ():

@@ -24,6 +24,7 @@ _TIMEOUT_S = 3.0
 _ANSWER_MAX_BYTES = 16 << 20
 # From here on the spool takes no more output of jobs ([agent] spool_max_mib in the configuration).
 _FULL_SHARE = 0.8
+_NAMED = 8
 # One record takes the archiver less than a second.
 _HUNG_S = 60.0
 _START = "systemctl enable --now stepguard-agent"
@@ -79,10 +80,12 @@ def _counted(answer: Mapping[str, Any]) -> str:
 def _spool(answer: Mapping[str, Any]) -> list[Result]:
     spool = answer.get("spool", {"used_bytes": 0, "bound_bytes": 1})
     share = spool["used_bytes"] / spool["bound_bytes"]
-    if share < _FULL_SHARE:
+    lost = spool.get("not_kept", "")
+    if not lost and share < _FULL_SHARE:
         return []
-    found = f"the spool is {share:.0%} full: output of jobs, then scripts and environments are no longer kept"
-    return [warn(CHECK, found, "see the archive; or raise [agent] spool_max_mib")]
+    now = f"no {lost} can be kept now" if lost else "output of jobs, then scripts and environments are no longer kept"
+    why = "does the archive take records? see archive; or raise [agent] spool_max_mib"
+    return [warn(CHECK, f"the spool is {share:.0%} full of {spool['bound_bytes'] >> 20} MiB: {now}", why)]
 
 
 def _archiver(answer: Mapping[str, Any]) -> list[Result]:
@@ -102,8 +105,9 @@ def _archiver(answer: Mapping[str, Any]) -> list[Result]:
         found = f"the archive does not answer since {_ago(word['since_s'])}; {word['backlog']} records wait"
         results.append(warn(CHECK, found, "is its file server there? nothing is lost until the spool is full"))
     if aside := word.get("set_aside"):
-        found = f"records that cannot be archived, by a fault of stepguard's: {', '.join(aside[:4])}"
-        results.append(warn(CHECK, found, f"{_LOG}, and report it"))
+        named = ", ".join(aside[:_NAMED]) + (f" and {len(aside) - _NAMED} more" if len(aside) > _NAMED else "")
+        found = f"{len(aside)} records cannot be archived, while others can, and stay in the spool: jobs {named}"
+        results.append(warn(CHECK, found, f"{_LOG}, which says why of each"))
     return results
 
 

@@ -156,7 +156,9 @@ def test_what_goes_first_when_the_bound_is_near(make_agent: Make) -> None:
     run(5, 2 << 20)
     assert (script_of(5)["dropped"], script_of(5).get("script")) == (b"script environment", None)
     assert agent.kinds("5.0") == ["prolog", "batch", "output", "step_end", "epilog"]
-    assert "output of jobs is no longer kept" in agent.log()
+    log = agent.log()
+    assert "with what is to be stored: above 80% no more output of jobs can be kept" in log
+    assert agent.status()["spool"]["not_kept"] == "scripts, environments and output of jobs"
 
     for job_id in (1, 2, 3):
         directory = agent.layout.jobs / f"{job_id}.0"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepguard.archive.layout import ClusterLayout, RecordName, day_of
+from stepguard.archive.sealing import sealed
 from stepguard.records.manifest import KeptFile, Manifest, NodeRecord, to_json
 from stepguard.records.spool import AttemptKey
 
@@ -44,9 +45,12 @@ class Archive:
         kept = [self._script(path, script), self._file(path, "stdout.zst", output)]
         manifest = Manifest("lab", str(job_id), attempt, state=state, start_s=start_s, end_s=end_s, nodes=list(nodes))
         manifest.files = {file.name: file for file in kept}
-        (path / "manifest.json").write_text(to_json(manifest))
+        (path / "manifest.json").write_bytes(sealed(to_json(manifest)))
         for node in nodes:
-            (path / "nodes" / f"{node}.json").write_text(to_json(NodeRecord(node, str(job_id), attempt, state)))
+            part = NodeRecord(node, str(job_id), attempt, state)
+            (path / "nodes" / f"{node}.json").write_bytes(sealed(to_json(part)))
+        for one in (path, *path.rglob("*")):
+            one.chmod(0o711 if one.is_dir() else 0o400)
         age(path, start_s if end_s is None else end_s)
         return path
 

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from stepguard.archive.ownership import Ownership
 from stepguard.archive.plain_files import read_manifest
-from stepguard.archive.verification import verify
+from stepguard.archive.sealing import is_intact, sealed
+from stepguard.archive.verification import Rules, verify
 from stepguard.records.manifest import KeptFile, Missing, to_json
 from unit.archive.stored import NOW_S, Archive, age
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
 
 
 @pytest.fixture
@@ -29,12 +33,14 @@ def record(archive: Archive) -> Path:
 
 def faults(archive: Archive) -> list[str]:
     return [
-        f"{damage.record.name} {damage.file} {damage.kind}" for _, found in verify(archive.root) for damage in found
+        f"{damage.record.name} {damage.file} {damage.kind}"
+        for _, found in verify(archive.root, Rules())
+        for damage in found
     ]
 
 
 def test_a_whole_archive_has_no_faults(archive: Archive, record: Path) -> None:
-    assert [path for path, _ in verify(archive.root)] == [record.parent / "11.0", record]
+    assert [path for path, _ in verify(archive.root, Rules())] == [record.parent / "11.0", record]
     assert faults(archive) == []
 
 
@@ -42,6 +48,7 @@ def replaced(name: str, content: bytes) -> Callable[[Path], None]:
     def change(record: Path) -> None:
         (record / name).unlink(missing_ok=True)
         (record / name).write_bytes(content)
+        (record / name).chmod(0o400)
 
     return change
 
@@ -50,13 +57,25 @@ def removed(name: str) -> Callable[[Path], None]:
     return lambda record: (record / name).unlink()
 
 
-def edited(old: str, new: str) -> Callable[[Path], None]:
+def edited(old: str, new: str, name: str = "manifest.json", *, seal: bool = True) -> Callable[[Path], None]:
+    """By its owner, who can compute its digest too, or by anybody who does not."""
+
     def change(record: Path) -> None:
-        text = (record / "manifest.json").read_text()
+        text = (record / name).read_text()
         assert old in text
-        (record / "manifest.json").write_text(text.replace(old, new))
+        changed = text.replace(old, new)
+        document = changed.rpartition(',"sha256"')[0] + "}"
+        (record / name).write_bytes(sealed(document) if seal else changed.encode())
 
     return change
+
+
+def mode(name: str, bits: int) -> Callable[[Path], None]:
+    return lambda record: (record / name).chmod(bits)
+
+
+def owner(name: str) -> Callable[[Path], None]:
+    return lambda record: os.chown(record / name, 1234, -1)
 
 
 def made_fifo(record: Path) -> None:
@@ -80,9 +99,24 @@ def linked(record: Path) -> None:
         (removed("nodes/n2.json"), ["12.0 nodes/n2.json missing"]),
         (replaced("nodes/n2.json", b"{"), ["12.0 nodes/n2.json corrupt"]),
         (
-            replaced("nodes/n2.json", b'{"schema":1,"node":"n1","job_id":"12","attempt":0}'),
+            replaced("nodes/n2.json", sealed('{"schema":1,"node":"n1","job_id":"12","attempt":0}')),
             ["12.0 nodes/n2.json corrupt"],
         ),
+        (edited('"exit_status":null', '"exit_status":5', seal=False), ["12.0 manifest.json corrupt"]),
+        (edited('"state":"ended"', '"state":"lost" ', "nodes/n1.json", seal=False), ["12.0 nodes/n1.json corrupt"]),
+        (
+            replaced("nodes/n1.json", b'{"schema":1,"node":"n1","job_id":"12","attempt":0}'),
+            ["12.0 nodes/n1.json corrupt"],
+        ),
+        (mode("manifest.json", 0o644), ["12.0 manifest.json rights"]),
+        (mode("stdout.zst", 0o404), ["12.0 stdout.zst rights"]),
+        (mode("nodes/n1.json", 0o440), ["12.0 nodes/n1.json rights"]),
+        (mode("stdout.zst", 0o600), []),
+        (mode(".", 0o777), ["12.0  rights"]),
+        (mode(".", 0o755), ["12.0  rights"]),
+        (mode("nodes", 0o731), ["12.0 nodes rights"]),
+        pytest.param(owner("nodes"), ["12.0 nodes rights"], marks=as_root),
+        pytest.param(owner("stdout.zst"), ["12.0 stdout.zst rights"], marks=as_root),
         (replaced("nodes/core", b""), ["12.0 nodes/core extra"]),
         (replaced("stderr.zst", b""), ["12.0 stderr.zst extra"]),
         (removed("manifest.json"), ["12.0 manifest.json missing"]),
@@ -107,10 +141,11 @@ def test_a_fault_is_found(archive: Archive, record: Path, change: Callable[[Path
 def test_a_file_that_its_owner_has_grown_is_a_fault_and_not_read(archive: Archive, record: Path, name: str) -> None:
     """With a manifest that says so too: 5 GiB, whose digest would take half a minute."""
     (record / name).write_bytes(b"x")
+    (record / name).chmod(0o400)
     os.truncate(record / name, 5 << 30)
     manifest = read_manifest(record / "manifest.json")
     manifest.files[name] = KeptFile(name, stored_bytes=5 << 30, sha256="0" * 64)
-    (record / "manifest.json").write_text(to_json(manifest))
+    (record / "manifest.json").write_bytes(sealed(to_json(manifest)))
     before_s = time.process_time()
     assert faults(archive) == [f"12.0 {name} corrupt"]
     assert time.process_time() - before_s < 10
@@ -122,7 +157,7 @@ def test_a_manifest_that_names_a_million_things_does_not_take_long(archive: Arch
     manifest.missing = [Missing(f"node x{number}", "") for number in range(50_000)]
     for number in range(1000):
         manifest.files[str(number)] = KeptFile(f"f{number}", sha256="0" * 64)
-    (record / "manifest.json").write_text(to_json(manifest))
+    (record / "manifest.json").write_bytes(sealed(to_json(manifest)))
     before_s = time.process_time()
     assert len(faults(archive)) == 200
     assert time.process_time() - before_s < 20
@@ -131,6 +166,7 @@ def test_a_manifest_that_names_a_million_things_does_not_take_long(archive: Arch
 def test_a_file_that_was_never_finished_is_extra_once_nobody_can_be_at_it(archive: Archive, record: Path) -> None:
     new = record / ".stdout.zst.4711.new"
     new.write_bytes(b"o")
+    new.chmod(0o600)
     assert faults(archive) == []
     age(record, NOW_S - 80_000)
     os.utime(new, (1, 1))
@@ -141,3 +177,24 @@ def test_a_running_attempt_lacks_nothing_yet(archive: Archive) -> None:
     path = archive.put(1, state="running", nodes=("n1", "n2"))
     (path / "nodes" / "n2.json").unlink()
     assert faults(archive) == []
+
+
+@as_root
+def test_what_the_administrators_group_may_read_is_right_for_that_group_alone(archive: Archive, record: Path) -> None:
+    for path in (record, *record.rglob("*")):
+        os.chown(path, -1, 4321)
+        path.chmod(0o751 if path.is_dir() else 0o440)
+    for rules, count in ((Rules(ownership=Ownership(4321, 0o751, 0o440)), 0), (Rules(), 7)):
+        found = [damage for path, damages in verify(archive.root, rules) if path == record for damage in damages]
+        assert [damage.kind for damage in found] == ["rights"] * count
+
+
+def test_a_document_carries_its_own_digest() -> None:
+    content = sealed('{"a":1,"sha256":"x"}')
+    assert is_intact(content)
+    assert is_intact(content.rstrip(b"\n"))
+    for number in range(len(content) - 1):
+        changed = bytearray(content)
+        changed[number] ^= 1
+        assert not is_intact(bytes(changed)), number
+    assert not is_intact(b'{"a":1}\n')

@@ -112,7 +112,7 @@ def test_verify_lists_faults_and_fails(archive: Archive) -> None:
     old, _ = put_old_and_young(archive)
     assert invoke("verify").return_value == 0
     (old / "stdout.zst").write_bytes(b"")
-    (old / "\x1b[2Jevil").write_bytes(b"")
+    (old / "\x1b[2Jevil").touch(0o400)
     result = invoke("verify")
     assert result.return_value == 1
     assert f"corrupt: {old}/stdout.zst: " in result.output
@@ -127,7 +127,7 @@ def test_verify_lists_faults_and_fails(archive: Archive) -> None:
 
 def test_export_for_xdmod(archive: Archive, tmp_path: Path) -> None:
     old, _ = put_old_and_young(archive)
-    with pytest.raises(UsageError, match="no such directory.*/out: make it"):
+    with pytest.raises(UsageError, match=r"no such directory.*/out: make it"):
         run("export-xdmod", str(tmp_path / "out"))
     (tmp_path / "out").mkdir()
     assert run("export-xdmod", str(tmp_path / "out")) == "2 scripts written, 0 were there\n"
@@ -144,7 +144,9 @@ def test_export_for_xdmod(archive: Archive, tmp_path: Path) -> None:
 
 
 def test_rebuild_the_index(archive: Archive) -> None:
-    put_old_and_young(archive)  # by hand, with modes of their own
+    for record in put_old_and_young(archive):
+        for file in (record / "manifest.json", record / "stdout.zst", record / "script", record / "nodes/n1.json"):
+            file.chmod(0o644)
     first, second = run("rebuild-index").splitlines()
     assert first == "2 records are in the index"
     assert second == "7 files have got the group and mode that [archive] admin_groups asks for"

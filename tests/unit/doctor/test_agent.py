@@ -66,7 +66,19 @@ def test_no_agent_is_a_fault_only_where_hooks_want_one() -> None:
             "its archiver does not run, so records stay in the spool: no such group: [archive] x",
         ),
         (archiver(state="busy"), "does not answer since 10 min"),
-        (archiver(set_aside=["12.0"]), "cannot be archived, by a fault of stepguard's: 12.0"),
+        (
+            answer(spool={"used_bytes": 749 * MIB, "bound_bytes": 1000 * MIB, "not_kept": "output of jobs"}),
+            "the spool is 75% full of 1000 MiB: no output of jobs can be kept now",
+        ),
+        (
+            archiver(set_aside=["12.0"]),
+            "1 records cannot be archived, while others can, and stay in the spool: jobs 12.0",
+        ),
+        (
+            archiver(set_aside=[f"{number}.0" for number in range(1, 100)]),
+            "99 records cannot be archived, while others can, and stay in the spool: jobs 1.0, 2.0, 3.0, 4.0, 5.0, "
+            "6.0, 7.0, 8.0 and 91 more",
+        ),
     ],
 )
 def test_an_agent_with_troubles(given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
