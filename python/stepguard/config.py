@@ -51,8 +51,8 @@ def _absolute_path(default: str) -> Any:
     return field(default=default, metadata={"absolute": True})
 
 
-def _optional_path() -> Any:
-    return field(default="", metadata={"absolute": True, "optional": True})
+def _optional_path(default: str = "") -> Any:
+    return field(default=default, metadata={"absolute": True, "optional": True})
 
 
 STRATEGIES = ("spare", "expand", "splice", "wait", "shrink", "requeue")
@@ -172,6 +172,10 @@ class Health:
     # Which probes run, and how often. "all": every one that there is.
     probes: tuple[str, ...] = _list_of("all", needed=True)
     cycle_s: float = _between(1, 86400, 60.0)
+    # The kernel's log, read as it comes; "" leaves it unread.
+    kernel_log: str = _optional_path("/dev/kmsg")
+    # Hear of XIDs from NVIDIA's driver too. It keeps the GPUs open: none can be reset, nor the driver unloaded, meanwhile.
+    gpu_events: bool = True
     # What a probe no longer finds is gone after this time.
     clear_s: float = _at_least(0, 300.0)
     # What has come so often within this time must be away for as long.

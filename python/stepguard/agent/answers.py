@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,24 @@ from typing import Any
 from stepguard import __version__
 from stepguard.agent.attempts import Attempt
 from stepguard.faults import local_faults
+from stepguard.health.marking import REASONS
+from stepguard.health.model import Action, FaultClass, Status
+from stepguard.health.verdict import Item, NodeVerdict
 
 SCHEMA = 1
 # The code of the finding that the gate leaves in the record of a job that it refuses.
 GATE = "gate"
-# Findings that need no second opinion: a job must not start here.
+# The source of the findings that are not from the fault file.
+AGENT = "agent"
+# Faults in the file that need no second opinion: a job must not start here.
 _DEFINITE = ("replace", "reboot")
+# The class of what a probe has found.
+_CLASSES = {
+    Action.REPLACE: FaultClass.HARDWARE_REPLACE,
+    Action.REBOOT: FaultClass.REBOOT,
+    Action.RESET_GPU: FaultClass.HARDWARE_RESET,
+}
+_FEW = 5
 
 
 def document(values: Mapping[str, Any]) -> bytes:
@@ -40,12 +54,50 @@ def jobs_of(uid: int, attempts: Sequence[Attempt]) -> bytes:
     return document({"attempts": [job(attempt) for attempt in attempts if attempt.uid == uid]})
 
 
-def verdict(job_id: int, fault_file: Path) -> bytes:
-    """For the owner of a job: what may be wrong with this node's hardware."""
-    findings = [{"source": source, "action": action, "text": text} for source, action, text in local_faults(fault_file)]
-    return document({"job_id": job_id, "findings": findings})
+def verdict(job_id: int, fault_file: Path, health: NodeVerdict, *, is_root: bool) -> bytes:
+    """For the owner of a job: what is wrong with its GPUs here and with the node, and what its own programs did."""
+    findings: list[dict[str, Any]] = [
+        {"source": source, "action": action, "text": text} for source, action, text in local_faults(fault_file)
+    ]
+    findings += [{"source": AGENT, **_item(item, is_told=is_root or bool(item.gpu))} for item in health.items]
+    return document({"job_id": job_id, "status": health.status, "findings": findings})
 
 
-def gate(fault_file: Path) -> str:
-    """Why no job may start on this node; "" when one may."""
-    return next((f"{action}: {text}" for _, action, text in local_faults(fault_file) if action in _DEFINITE), "")
+def health(node: NodeVerdict, told: Mapping[str, Any], *, is_root: bool) -> bytes:
+    """How the node is, by all that looks at it."""
+    items = [_item(item, is_told=is_root) for item in node.items]
+    return document({"status": node.status, "action": node.action, "items": items, **told})
+
+
+def in_short(node: NodeVerdict) -> dict[str, Any]:
+    """The same in few words, for the agent's status."""
+    return {"status": node.status, "action": node.action, "items": [str(item) for item in node.items[:_FEW]]}
+
+
+def gate(fault_file: Path, health: NodeVerdict) -> str:
+    """Why a job may not start on this node, which is as `health` says for the job; "" when it may."""
+    faults = local_faults(fault_file)
+    if (said := next((f"{action}: {text}" for _, action, text in faults if action in _DEFINITE), "")) or (
+        health.status is not Status.FAIL or health.action not in REASONS
+    ):
+        return said
+    return f"{health.action}: {next(item for item in health.items if item.action is health.action)}"
+
+
+def _item(item: Item, *, is_told: bool) -> dict[str, Any]:
+    """The kernel's words on the node as a whole may name anybody's programs: all are told them of what has failed."""
+    is_told = is_told or item.fault_class is None or item.status is Status.FAIL
+    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return {
+        "origin": item.source,
+        "code": item.code,
+        "device": item.device,
+        "gpu": item.gpu,
+        "class": item.fault_class or _CLASSES.get(item.action, ""),
+        "status": item.status,
+        "action": item.action,
+        "count": item.count,
+        "age_s": round(now_s - item.since_s, 1),
+        "last_age_s": round(now_s - item.last_s, 1),
+        "text": str(item if is_told else dataclasses.replace(item, text="")),
+    }

@@ -4,6 +4,7 @@
 socket → server → intake → storing (a thread) → spool → "ok"
 notes ────────────^           └ settle: over? → ending → sources → reading (read_as) → spool, complete
                                                                   archiver (a process) ─┘→ archive
+kernel's log, NVML, probes (processes) → health → verdict → reaction (a process)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from stepguard.agent import answers, place, reading
 from stepguard.agent.archiver import Archiver, word
 from stepguard.agent.attempts import Attempt
 from stepguard.agent.ending import Ending
+from stepguard.agent.health.keeper import Keeper
 from stepguard.agent.intake import Intake, nobody_waits
 from stepguard.agent.log import Log
 from stepguard.agent.message import ASKING_KINDS, Message, read
@@ -76,6 +78,7 @@ class Agent:
         self._notes = Notes(self._layout.notes, self._boot_id, log)
         self._archiver = Archiver(config.path, self._selector, log)
         self._slurmstepds = Slurmstepds()
+        self._health = Keeper(config, self._layout, self._boot_id, self._selector, self._storing, log)
         self._service = Service(os.environ, log)
         self._stopping = False
 
@@ -98,6 +101,7 @@ class Agent:
         server.stop()
         self._archiver.stop()
         self._reading.stop()
+        self._health.stop()
         self._finish_storing()
         self._log.info("stopped")
         return 0
@@ -112,7 +116,9 @@ class Agent:
             if 0 < self._service.watchdog_s <= now_s - watchdog_s:
                 watchdog_s = now_s
                 self._service.notify("WATCHDOG=1")
-            for key, events in self._selector.select(max(0.0, tick_s - time.monotonic())):
+            self._health.turn()
+            wait_s = min(tick_s, self._health.due_s) - time.monotonic()
+            for key, events in self._selector.select(max(0.0, wait_s)):
                 if self._selector.get_map().get(key.fd) is key:  # an earlier one of these may have ended it
                     key.data(events)
 
@@ -128,6 +134,7 @@ class Agent:
         self._server.expire()
         self._reading.look()
         self._archiver.look()
+        self._health.look()
         for attempt in self._intake.attempts:
             self._settle(attempt)
 
@@ -163,6 +170,8 @@ class Agent:
             message = read(fields)
             if message.kind == "health_check" and connection.uid == 0:
                 self._intake.counters["health_check"] += 1
+                self._health.know_node(message.node)
+                self._health.wake()
                 self._server.answer(connection, b"ok\n")
             elif message.kind in ASKING_KINDS:
                 self._answer(connection, message)
@@ -193,18 +202,31 @@ class Agent:
             line = f"fail {verdict}".encode(errors="replace")[: wire.REPLY_MAX_BYTES - 1]
             self._server.answer(connection, line.replace(b"\n", b" ") + b"\n")
 
-        verdict = answers.gate(self._fault_file) if self._config.agent.gate and message.kind == "prolog" else ""
+        verdict = self._gate(message, fields) if message.kind == "prolog" else ""
         attempt = self._intake.keep(connection.uid, message, fields, content, nobody_waits if verdict else kept)
         if verdict:
             self._intake.find(attempt, answers.GATE, f"no job may start here: {verdict}", self._boot_id, failed)
 
+    def _gate(self, message: Message, fields: dict[str, bytes]) -> str:
+        """Why the job whose prolog this is may not start here; "" when it may."""
+        self._health.know_node(message.node)
+        verdict = self._health.begin(self._intake.attempts.key_of(message), fields.get("environment", b""))
+        return answers.gate(self._fault_file, verdict) if self._config.agent.gate else ""
+
     def _answer(self, connection: Connection, message: Message) -> None:
         uid = connection.uid
         if message.kind == "verdict":
-            if uid != 0 and self._intake.open_job_of(uid, message.job_id) is None:
+            own = self._intake.open_job_of(uid, message.job_id) if uid != 0 else None
+            attempt = own or next(reversed(self._intake.attempts.of_job(message.job_id)), None)
+            if uid != 0 and own is None:
                 self._server.refuse(connection, f"job {message.job_id} is not yours, or not here, or over")
             else:
-                self._server.answer(connection, answers.verdict(message.job_id, self._fault_file))
+                verdict = self._health.verdict_for(attempt.key if attempt else None)
+                answer = answers.verdict(message.job_id, self._fault_file, verdict, is_root=uid == 0)
+                self._server.answer(connection, answer)
+        elif message.kind == "health":
+            told = self._health.document()
+            self._server.answer(connection, answers.health(self._health.verdict(), told, is_root=uid == 0))
         elif uid != 0:
             self._server.answer(connection, answers.jobs_of(uid, list(self._intake.attempts)))
         else:
@@ -224,6 +246,7 @@ class Agent:
             "attempts": [answers.job(attempt) for attempt in self._intake.attempts],
             "connections": self._server.connection_count,
             "readers": {"busy": self._reading.count, "hung": self._reading.hung_count},
+            "health": answers.in_short(self._health.verdict()),
             "archiver": {"pid": self._archiver.pid, "word": word(self._layout.archiver_word)},
             "counters": {**self._intake.counters, "refused": self._server.refused_count},
         }

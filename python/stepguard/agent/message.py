@@ -13,7 +13,7 @@ from stepguard.records.wire import MalformedMessage
 BEGINNINGS = frozenset({"prolog", "batch", "step_start"})
 JOB_KINDS = BEGINNINGS | {"epilog", "output", "step_end", "finding"}
 CLOSED = "closed"
-ASKING_KINDS = frozenset({"status", "verdict"})
+ASKING_KINDS = frozenset({"status", "verdict", "health"})
 _VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_JOB_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _JOB_ID_MAX = 0xFFFFFFFF
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stepguard health`: what devices and the kernel say, and what is to be done about it.
 
-Exit status of explain, as plug-ins of Nagios have it: 0 OK, 1 warning, 2 failed, 3 unknown; of several files, that of
-the worst. Of catalogue: 0, or 1 for a code that no catalogue has.
+Exit status of explain, check and status, as plug-ins of Nagios have it: 0 OK, 1 warning, 2 failed, 3 unknown; of
+several, that of the worst. Of catalogue: 0, or 1 for a code that no catalogue has.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stepguard.cli import health_node
 from stepguard.errors import reason
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def catalogue(code: str, source: str | None, as_json: bool) -> int:
     except PipeClosed:
         return PIPE_CLOSED
     return int(not found.is_known)
+
+
+command.add_command(health_node.check)
+command.add_command(health_node.status)
+command.add_command(health_node.react)
 
 
 def _explained(name: str, exit_code: int | None) -> Explained:

@@ -6,10 +6,6 @@ A user hears its release only; what it says of spool and archiver is for root.
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +13,9 @@ from typing import Any
 
 from stepguard import __version__
 from stepguard.doctor.result import Result, ok, warn
-from stepguard.records import wire
+from stepguard.records import asking
 
 CHECK = "agent"
-_TIMEOUT_S = 3.0
-_ANSWER_MAX_BYTES = 16 << 20
 # From here on the spool takes no more output of jobs ([agent] spool_max_mib in the configuration).
 _FULL_SHARE = 0.8
 _NAMED = 8
@@ -34,23 +28,7 @@ _RESTART = "systemctl restart stepguard-agent: nothing is lost by that"
 
 def ask(path: Path) -> dict[str, Any] | str:
     """What the agent at this socket says of itself, or why there is no answer."""
-    try:
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(_TIMEOUT_S)
-            channel.connect(str(path))
-            _, uid, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if uid not in (0, os.geteuid()):
-                return f"uid {uid} listens there, and not root"
-            channel.sendall(wire.encode({"kind": b"status"}))
-            answer = b""
-            while (piece := channel.recv(1 << 16)) and len(answer) < _ANSWER_MAX_BYTES:
-                answer += piece
-        document = json.loads(answer)
-    except OSError as error:
-        return str(error.strerror or error)
-    except ValueError:
-        return "it says nothing that an agent would"
-    return document if isinstance(document, dict) else "it says nothing that an agent would"
+    return asking.ask(path, "status")
 
 
 def check_agent(answer: dict[str, Any] | str, path: Path, problems: Sequence[str], has_hooks: bool) -> list[Result]:

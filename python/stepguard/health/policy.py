@@ -197,7 +197,7 @@ class NodeHealth:
         gpu = name if one.source in _OF_ONE_GPU or self._gpus.is_gpu(one.device) else ""
         status = self._rules.status_of(fault_class, action)
         times = (one.first_s, one.last_s, one.count)
-        return Item(one.source, one.code, one.device, gpu, status, action, one.text, *times)
+        return Item(one.source, one.code, one.device, gpu, status, action, one.text, *times, fault_class)
 
     def _finding_item(self, one: Presence) -> Item:
         gpu = self._gpus.name(one.device) if self._gpus.is_gpu(one.device) else ""

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepguard.health.model import Action, Status, worst
+from stepguard.health.model import Action, FaultClass, Status, worst
 
 _BY_WEIGHT = list(Action)
 _BY_SEVERITY = [Status.OK, Status.UNKNOWN, Status.WARN, Status.FAIL]
@@ -33,6 +34,7 @@ class Item:
     `gpu`      the one GPU that it concerns, by its PCI address where that is known; "" for the node
     `since_s`  when it was first seen, or came back after it had been gone; `last_s` when it was seen last
     `count`    how often it happened, or came
+    `fault_class`  of an event its class; None of a finding
     """
 
     source: str
@@ -45,6 +47,7 @@ class Item:
     since_s: float
     last_s: float
     count: int
+    fault_class: FaultClass | None = None
 
     @property
     def key(self) -> str:
@@ -67,6 +70,22 @@ class NodeVerdict:
     def as_record(self) -> dict[str, Any]:
         """For JSON."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> NodeVerdict:
+        """What `as_record` gave. Raises KeyError, TypeError or ValueError when it is nothing of the kind."""
+        items = tuple(_item(item) for item in record["items"])
+        return cls(Status(record["status"]), Action(record["action"]), items)
+
+
+def _item(record: Mapping[str, Any]) -> Item:
+    fault_class = record["fault_class"]
+    named = {
+        "status": Status(record["status"]),
+        "action": Action(record["action"]),
+        "fault_class": None if fault_class is None else FaultClass(fault_class),
+    }
+    return Item(**{**record, **named})
 
 
 def verdict_of(items: list[Item], is_looked_at: bool) -> NodeVerdict:

@@ -7,6 +7,7 @@ SPOOL/jobs/JOBID.ATTEMPT/SEQ.KIND  messages in the order of their arrival
 SPOOL/jobs/JOBID.ATTEMPT/NAME.raw  what was read of an output, not redacted, with NAME.meta, what it was
 SPOOL/jobs/JOBID.ATTEMPT/complete  nothing will be added: the archiver may delete the directory when it is done
 SPOOL/archiver.json                what the archiver says of itself
+SPOOL/health.json                  what the agent knows of the node's health, and how far it has read the kernel's log
 SPOOL/reserve                      room that the agent holds for small messages
 
 NAME is stdout, stderr or resumes. NAME.meta is a JSON object: `source`, the path; `what` and `why`, as in the
@@ -68,6 +69,10 @@ class SpoolLayout(NamedTuple):
     @property
     def archiver_word(self) -> Path:
         return self.root / "archiver.json"
+
+    @property
+    def health(self) -> Path:
+        return self.root / "health.json"
 
     @property
     def reserve(self) -> Path:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real agent on private paths, and clients of it, root or any user.
 
-Its archiver is one that does nothing, so that what is in the spool stays there to be looked at.
+Its archiver is one that does nothing, so that what is in the spool stays there to be looked at. Its kernel's log is a
+file of its own, empty.
 """
 
 from __future__ import annotations
@@ -81,17 +82,28 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 15.0) -> Any:
 
 
 class AgentProcess:
-    """Made in a directory that every user can enter. `settings` are lines of [agent]."""
+    """Made in a directory that every user can enter. `settings` are lines of [agent], `health` of [health]."""
 
-    def __init__(self, directory: Path, *settings: str, more: str = "", env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *settings: str,
+        more: str = "",
+        health: str = 'gpu_events = false\nprobes = ["nvml"]',
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         self.socket = directory / "run/agent.sock"
         self.layout = SpoolLayout(directory / "spool")
         self.stderr = directory / "stderr"
         self.config = directory / "stepguard.toml"
         lines = [f'socket = "{self.socket}"', f'spool = "{self.layout.root}"', *settings]
+        self.kernel_log = directory / "kmsg"
+        if not self.kernel_log.exists():
+            self.kernel_log.touch()
+        watched = f'[health]\nkernel_log = "{self.kernel_log}"\n{health}\n'
         archive = f'[archive]\ndir = "{directory}/archive"\n'
-        self.config.write_text("\n".join(["[agent]", *lines, archive, more]))
+        self.config.write_text("\n".join(["[agent]", *lines, watched, archive, more]))
         self._launcher = directory / "stepguard"
         self._launcher.write_text(_LAUNCHER)
         self._env = {**os.environ, **(env or {})}
@@ -120,12 +132,13 @@ class AgentProcess:
         """Returns the exit status. Its archiver is not left behind."""
         if self.process is None:
             return 0
-        archivers = _children(self.process.pid)
+        left = children(self.process.pid)
         self.process.send_signal(number)
         status = self.process.wait(20)
         self.process = None
-        for pid in archivers if number == signal.SIGKILL else []:
-            os.kill(pid, signal.SIGKILL)
+        for pid in left if number == signal.SIGKILL else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return status
 
     @property
@@ -175,6 +188,10 @@ class AgentProcess:
         found: dict[str, Any] = json.loads(self.ask(fields("status")))
         return found
 
+    def health(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ask(fields("health")))
+        return found
+
     def kinds(self, key: str) -> list[str]:
         """Of the messages of an attempt, in order."""
         return [kind for _, kind, _ in spool.messages(self.layout.jobs / key)]
@@ -187,5 +204,14 @@ class AgentProcess:
         return found
 
 
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def children(pid: int, verb: str = "") -> list[int]:
+    """The children of a process; with `verb`, those whose command line ends with it."""
+    found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in found if _command(child).endswith(f"{verb}\0" if verb else "")]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

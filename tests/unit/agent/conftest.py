@@ -33,10 +33,10 @@ def make_agent(libexec: Path) -> Iterator[Callable[..., AgentProcess]]:
     directory.chmod(0o755)
     made: list[AgentProcess] = []
 
-    def make(*settings: str, more: str = "", env: dict[str, str] | None = None, name: str = "") -> AgentProcess:
+    def make(*settings: str, env: dict[str, str] | None = None, name: str = "", **more: str) -> AgentProcess:
         place = directory / name
         place.mkdir(exist_ok=True)
-        made.append(AgentProcess(place, *settings, more=more, env={"STEPGUARD_LIBEXEC": str(libexec), **(env or {})}))
+        made.append(AgentProcess(place, *settings, env={"STEPGUARD_LIBEXEC": str(libexec), **(env or {})}, **more))
         return made[-1]
 
     yield make

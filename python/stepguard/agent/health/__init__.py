@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's health as its agent keeps it: it sees, judges by stepguard.health's policy, and reacts.
+
+keeper         what the agent's loop knows of all this; the verdict, of the node and of a job
+kernel_log     /dev/kmsg, each record once; kernel_events: what its lines tell
+gpu_events     NVML's event set, in a process that may hang; once: an XID that both tell of is one
+cycle          the probes, every so often
+job_gpus       which GPUs a job has
+reaction       what is done to the node in Slurm, and when; by a process of its own
+state          what is kept over a restart
+"""

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent knows of its node's health, and does about it. All of it runs in the agent's loop; what may hang is
+in children. Seconds are CLOCK_BOOTTIME's."""
+
+from __future__ import annotations
+
+import functools
+import selectors
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from time import CLOCK_BOOTTIME, clock_gettime
+from typing import Any
+
+from stepguard.agent.health.cycle import Cycle, probe_names
+from stepguard.agent.health.gpu_events import XID, GpuEvents
+from stepguard.agent.health.job_gpus import JobGpus
+from stepguard.agent.health.kernel_log import KernelLog, Line
+from stepguard.agent.health.once import KERNEL, NVML, Once
+from stepguard.agent.health.reaction import Reaction
+from stepguard.agent.health.state import StateFile
+from stepguard.agent.log import Log
+from stepguard.agent.storing import Storing
+from stepguard.config import Config
+from stepguard.errors import ConfigError, reason
+from stepguard.health.catalogue import Catalogue, shipped, status_of
+from stepguard.health.model import Event, Report, Status
+from stepguard.health.policy import NodeHealth, Rules
+from stepguard.health.verdict import NodeVerdict
+from stepguard.records.spool import AttemptKey, SpoolLayout
+
+# The item of a source that cannot be read is this probe's.
+KERNEL_LOG = "kernel-log"
+_GPU_PROBE = "nvml"
+# GPU recovery action changed: NVML tells the number alone, the kernel what is to be done.
+_XID_154 = 154
+_TEXT_MAX = 500
+
+
+class Keeper:
+    """Made once a start. Raises ConfigError where [health] names what there is not."""
+
+    def __init__(
+        self,
+        config: Config,
+        layout: SpoolLayout,
+        boot_id: str,
+        selector: selectors.BaseSelector,
+        storing: Storing,
+        log: Log,
+    ) -> None:
+        self._layout = layout
+        self._log = log
+        self._catalogue = _catalogue(config.health.catalogue)
+        self._probes = probe_names(config.health)
+        self._file = StateFile(layout.health, storing, log)
+        state = self._file.load()
+        rules = Rules.of(config.health, lambda source, code: self._catalogue.lookup(source, code), status_of)
+        self._health = self._restored(state.get("health", {}), rules, boot_id)
+        self._health.keep_probes(self._probes)
+        self._once = Once(state.get("told", []))
+        self._jobs = JobGpus(state.get("jobs", {}))
+        self._reports: dict[str, tuple[Report, float]] = {}
+        self._counts = {"kernel_events": 0, "gpu_events": 0}
+        self._cycle = Cycle(self._probes, config.health.cycle_s, selector, self._reported, self._file.change)
+        self._kernel_log = KernelLog(
+            config.health.kernel_log,
+            boot_id,
+            state.get("kernel_log", {}),
+            selector,
+            log,
+            self._kernel_said,
+            self._kernel_log_fails,
+        )
+        self._gpu_events = GpuEvents(selector, log, self._gpu_told) if config.health.gpu_events else None
+        self._reaction = Reaction(config, state.get("reaction", {}), selector, log)
+
+    # What the agent's loop calls
+
+    @property
+    def due_s(self) -> float:
+        """When `turn` is to be called, by time.monotonic()."""
+        return self._kernel_log.due_s
+
+    def turn(self) -> None:
+        """Goes on with the kernel's log."""
+        self._kernel_log.turn()
+
+    def look(self) -> None:
+        """Once a second."""
+        self._cycle.look()
+        if self._gpu_events is not None:
+            self._gpu_events.look()
+        if self._reaction.look(self.verdict()):
+            self._file.change()
+        self._file.write(self._state)
+
+    def wake(self) -> None:
+        """Somebody wants the probes to run soon."""
+        self._cycle.wake()
+
+    def stop(self) -> None:
+        """Ends all that runs, and has written what is known."""
+        self._cycle.stop()
+        if self._gpu_events is not None:
+            self._gpu_events.stop()
+        self._reaction.stop()
+        self._kernel_log.stop()
+        self._file.change()
+        self._file.write(self._state)
+
+    # What is asked
+
+    def know_node(self, name: str) -> None:
+        """Slurm's name of this node, by its own daemons."""
+        self._reaction.know_node(name)
+
+    def begin(self, key: AttemptKey, environment: bytes) -> NodeVerdict:
+        """An attempt of a job is about to start, with this environment of its prolog. Returns what concerns it."""
+        return self._verdict_of(self._jobs.begin(key, environment))
+
+    def verdict_for(self, key: AttemptKey | None) -> NodeVerdict:
+        """What concerns an attempt: its GPUs and the node; all of the node where its GPUs are not known."""
+        return self._verdict_of(None if key is None else self._jobs.of(key, self._layout.attempt(key)))
+
+    def verdict(self) -> NodeVerdict:
+        """How the node is."""
+        return self._health.verdict(_now_s())
+
+    def document(self) -> dict[str, Any]:
+        """What is told of sources and reactions."""
+        now_s, running_s = _now_s(), self._cycle.running_s()
+        probes = {}
+        for name in self._probes:
+            report, at_s = self._reports.get(name, (None, now_s))
+            probes[name] = {
+                "status": report.status if report else Status.UNKNOWN,
+                "reason": report.reason if report else "it has not run yet",
+                "age_s": round(now_s - at_s, 1) if report else None,
+                "running_s": running_s.get(name),
+            }
+        return {
+            "probes": probes,
+            "kernel_log": self._kernel_log.document(),
+            "gpu_events": self._gpu_events.document() if self._gpu_events else None,
+            "reaction": self._reaction.document(),
+            "counters": self._counts,
+        }
+
+    # What was seen
+
+    def _kernel_said(self, lines: list[Line]) -> None:
+        for event, at_s in self._kernel_events.of(lines):
+            self._counts["kernel_events"] += event.count
+            self._saw(event, at_s, KERNEL)
+
+    @functools.cached_property
+    def _kernel_events(self) -> Any:
+        from stepguard.agent.health.kernel_events import KernelEvents  # patterns, once there is something to read
+
+        return KernelEvents(lambda: self._catalogue)
+
+    def _kernel_log_fails(self, why: str) -> None:
+        if why:
+            self._health.add_report(Report(KERNEL_LOG, Status.UNKNOWN, f"it cannot be read: {why}"), _now_s())
+        else:
+            self._health.keep_probes(self._probes)
+
+    def _gpu_told(self, kind: int, data: int, device: str) -> None:
+        self._counts["gpu_events"] += 1
+        self._cycle.wake()
+        if kind == XID and data != _XID_154:
+            row = self._catalogue.lookup("xid", data)
+            text = f"NVML tells of an XID {data} ({row.name})"
+            self._saw(Event(0, "xid", data, device, row.fault_class, row.action, text=text), _now_s(), NVML)
+
+    def _saw(self, event: Event, at_s: float, teller: str) -> None:
+        counted = self._once.counted(event, at_s, teller)
+        if counted is None:
+            return
+        self._health.add_event(*counted)
+        self._file.change()
+        if status_of(event.fault_class, event.action) is Status.FAIL:
+            self._cycle.wake()
+            what = f"{event.source} {event.code} on {event.device or 'this node'}: {event.text[:_TEXT_MAX]}"
+            self._log.error(what, f"{event.source} {event.code}")
+
+    def _reported(self, report: Report) -> None:
+        now_s = _now_s()
+        self._reports[report.probe] = (report, now_s)
+        gpus = report.values.get("gpus")
+        if report.probe == _GPU_PROBE and isinstance(gpus, dict):
+            self._jobs.learn(gpus)
+            self._health.know_gpus(_addresses(gpus, report.values), now_s)
+        self._health.add_report(report, now_s)
+
+    def _verdict_of(self, gpus: tuple[str, ...] | None) -> NodeVerdict:
+        return self.verdict() if gpus is None else self._health.verdict_for(gpus, _now_s())
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "health": self._health.to_state(_now_s()),
+            "kernel_log": self._kernel_log.cursor(),
+            "told": self._once.state(_now_s()),
+            "jobs": self._jobs.state(),
+            "reaction": self._reaction.state(),
+        }
+
+    def _restored(self, state: Mapping[str, Any], rules: Rules, boot_id: str) -> NodeHealth:
+        if state:
+            try:
+                return NodeHealth.from_state(state, rules, boot_id, _now_s())
+            except ValueError as error:
+                self._log.error(f"what was known of this node's health is lost: {self._layout.health}: {error}")
+        return NodeHealth(rules, boot_id)
+
+
+def _addresses(gpus: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+    """UUID → PCI address of the GPUs that NVML knows, and of their MIG devices."""
+    known = {uuid: gpu["pci"] for uuid, gpu in gpus.items() if gpu.get("pci")}
+    known |= {mig: gpu["pci"] for gpu in gpus.values() if gpu.get("pci") for mig in gpu["mig"]["devices"]}
+    return known | {one["uuid"]: one["pci"] for one in values.get("unread", ()) if one.get("uuid") and one.get("pci")}
+
+
+def _catalogue(path: str) -> Catalogue:
+    """stepguard's own, with the site's rows over it. Raises ConfigError."""
+    if not path:
+        return shipped()
+    where = f"[health] catalogue: {path}"
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError("cannot read the site's catalogue", where, reason(error)) from error
+    except ValueError as error:
+        raise ConfigError("not TOML", where, str(error)) from error
+    return shipped().with_site(table, where)
+
+
+def _now_s() -> float:
+    return clock_gettime(CLOCK_BOOTTIME)

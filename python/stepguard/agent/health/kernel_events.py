@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of the kernel's log → events, as they come. What takes more than one line is put together here: a line that
+tells more of an event is not another one, and a line that names no GPU is of the one that was named just before.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from stepguard.agent.health.kernel_log import Line
+from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.line import LogLine
+from stepguard.health.kernel.nvidia import named_gpu
+from stepguard.health.kernel.recognize import event_of, sightings
+from stepguard.health.kernel.sighting import Sighting
+from stepguard.health.model import Event
+from stepguard.health.policy import APART_S
+
+_LINES_OF_ONE_MESSAGE = 5
+_REMEMBERED = 256
+
+
+class KernelEvents:
+    """`catalogue` is asked for its rows by lines that name a code, and by no other."""
+
+    def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
+        self._catalogue = catalogue
+        self._gpu, self._gpu_line = "", 0
+        self._lines = 0
+        self._kills: collections.deque[str] = collections.deque(maxlen=_REMEMBERED)
+        self._mains: dict[tuple[str, object, str], float] = {}
+
+    def of(self, lines: Iterable[Line]) -> list[tuple[Event, float]]:
+        """The events of these lines and when they happened: identical ones counted, those of one moment as one."""
+        found: list[tuple[Event, float]] = []
+        places: dict[tuple[object, ...], int] = {}
+        for at_s, said in lines:
+            for sighting, text in self._sightings(said):
+                count = self._count(sighting, at_s)
+                key = sighting[:5]
+                place = places.get(key)
+                if place is not None and at_s - found[place][1] < APART_S:
+                    event, first_s = found[place]
+                    found[place] = dataclasses.replace(event, count=event.count + count), first_s
+                    continue
+                places[key] = len(found)
+                event = event_of(sighting, LogLine(0, None, "", "kernel", text, is_kernel=True))
+                found.append((dataclasses.replace(event, count=count), at_s))
+        return found
+
+    def _sightings(self, text: str) -> list[tuple[Sighting, str]]:
+        self._lines += 1
+        if "\\x" in text:
+            from stepguard.health.kernel.formats import unescaped
+
+            text = unescaped(text)
+        found = sightings(text, self._catalogue())
+        if not found and text.startswith("NVRM: The NVIDIA GPU "):
+            self._gpu, self._gpu_line = named_gpu(text), self._lines
+        return [(self._named(one), text) for one in found if not self._is_told(one)]
+
+    def _named(self, sighting: Sighting) -> Sighting:
+        is_of_gpu = self._gpu and self._lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
+        if sighting.source == "xid" and not sighting.device and is_of_gpu:
+            return sighting._replace(device=self._gpu)
+        return sighting
+
+    def _is_told(self, sighting: Sighting) -> bool:
+        """Whether a line before has told of this kill by the OOM killer."""
+        if sighting.source != "oom" or not sighting.pid:
+            return False
+        if sighting.pid in self._kills:
+            return True
+        self._kills.append(sighting.pid)
+        return False
+
+    def _count(self, sighting: Sighting, at_s: float) -> int:
+        """0 for a line that says more of what has been counted."""
+        key = (sighting.source, sighting.code, sighting.device)
+        if sighting.is_detail and at_s - self._mains.get(key, float("-inf")) < APART_S:
+            return 0
+        self._mains.pop(key, None)
+        self._mains[key] = at_s
+        if len(self._mains) > _REMEMBERED:
+            del self._mains[next(iter(self._mains))]
+        return 1

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is kept of a node's health over restarts of the agent: one file, so that all of it is of one moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stepguard.agent.log import Log
+from stepguard.agent.storing import Job, Storing
+from stepguard.errors import reason
+
+SCHEMA = 1
+_MAX_BYTES = 4 << 20
+
+
+class StateFile:
+    """Written by the thread that writes into the spool, one version after the other."""
+
+    def __init__(self, path: Path, storing: Storing, log: Log) -> None:
+        self._path = path
+        self._storing = storing
+        self._log = log
+        self._is_pending = False
+        self._is_dirty = False
+
+    def load(self) -> dict[str, Any]:
+        """What was kept; nothing where there is no such file, or none that can be read, which is said."""
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(_MAX_BYTES + 1)
+            state = json.loads(content)
+            if isinstance(state, dict) and state.get("schema") == SCHEMA:
+                return state
+            why = "it is of another form"
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+        self._log.error(f"what was known of this node's health is lost: {self._path}: {why}")
+        return {}
+
+    def change(self) -> None:
+        """There is something to write."""
+        self._is_dirty = True
+
+    def write(self, state: Callable[[], Mapping[str, Any]]) -> None:
+        """Has what `state` gives written, where there is something to write and nothing is being written."""
+        if not self._is_dirty or self._is_pending:
+            return
+        content = json.dumps({"schema": SCHEMA, **state()}, separators=(",", ":")).encode()
+        self._is_dirty, self._is_pending = False, True
+        job = Job(self._path.parent, self._path.name, content, self._written, makes_directory=False)
+        self._storing.put(job, is_urgent=True)
+
+    def _written(self, error: OSError | None) -> None:
+        self._is_pending = False
+        if error is not None:
+            self._is_dirty = True
+            self._log.error(f"this node's health cannot be kept over a restart: {error.strerror}", "health-state")

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard health check`, `status`: this node, looked at now, and as its agent knows it. `react` is for the agent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepguard.health.model import Report
+
+SCHEMA = 1
+_UNKNOWN = 3
+_MIN_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_EXIT_STATUS = """
+\b
+EXIT STATUS:
+  0  nothing is wrong
+  1  warning: something to look at
+  2  failed: hardware to reset or replace, or a node to reboot
+  3  unknown: it does not tell
+"""
+
+
+@click.command(short_help="Run the probes of this node now.")
+@click.option("--probe", "names", multiple=True, metavar="NAME", help="Only this one; may be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def check(names: Sequence[str], as_json: bool) -> int:
+    from stepguard.errors import UsageError
+    from stepguard.health.model import worst
+    from stepguard.health.probes.document import to_document
+    from stepguard.health.probes.table import PROBES
+    from stepguard.health.probing import probe
+
+    for name in names:
+        if name not in PROBES:
+            raise UsageError(f"no probe {name!r}", "--probe", "there are: " + ", ".join(PROBES))
+    reports = [probe(name) for name in dict.fromkeys(names or PROBES)]
+    verdict = worst(report.status for report in reports)
+    if as_json:
+        document = {"schema": SCHEMA, "status": verdict, "probes": [to_document(report) for report in reports]}
+        return _write([json.dumps(document)], verdict.exit_status)
+    return _write(lambda visible: _report_lines(reports, visible), verdict.exit_status)
+
+
+check.help = f"""Look at this node's devices now, each source in a process with a deadline, and say what is wrong.
+The agent's verdict is not asked for, and does not change.
+{_EXIT_STATUS}"""
+
+
+@click.command(short_help="What this node's agent knows of its health.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def status(as_json: bool) -> int:
+    from stepguard import config
+    from stepguard.health.model import Status
+    from stepguard.records.asking import ask
+
+    path = Path(config.load().agent.socket)
+    answer = ask(path, "health")
+    if isinstance(answer, str):
+        print(f"stepguard: the agent of this node does not tell: {path}: {answer}", file=sys.stderr)
+        return _UNKNOWN
+    try:
+        exit_status = Status(answer["status"]).exit_status
+        if as_json:
+            return _write([json.dumps(answer)], exit_status)
+        return _write(lambda visible: _status_lines(answer, visible), exit_status)
+    except (KeyError, TypeError, ValueError) as error:
+        print(f"stepguard: the agent of this node says what is not known here: {error!r}", file=sys.stderr)
+        return _UNKNOWN
+
+
+status.help = f"""Say what the agent of this node knows of its health: the verdict, what it rests on, when each source
+was last heard, and what was done in Slurm.
+{_EXIT_STATUS}"""
+
+
+@click.command(hidden=True)
+def react() -> int:
+    """Do to the node in Slurm what its health asks for: what the agent starts, a question on stdin."""
+    from stepguard import config
+    from stepguard.health.reacting import react as carried_out
+    from stepguard.slurm import connect
+
+    settings = config.load()
+    print(json.dumps(carried_out(json.load(sys.stdin), settings.health, connect(settings.slurm))))
+    return 0
+
+
+def _write(lines: Iterable[str] | Callable[[Callable[[str], str]], Iterable[str]], exit_status: int) -> int:
+    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+
+    screen = stdout_screen()
+    try:
+        write_lines(lines(screen.text) if callable(lines) else lines, screen)
+    except PipeClosed:
+        return PIPE_CLOSED
+    return exit_status
+
+
+def _report_lines(reports: Iterable[Report], visible: Callable[[str], str]) -> Iterator[str]:
+    for report in reports:
+        yield f"{report.probe}: {report.status.upper()}{f': {visible(report.reason)}' if report.reason else ''}"
+        for one in report.findings:
+            where = f"{visible(one.device)}: " if one.device else ""
+            yield f"  {where}{one.status}: {one.what}: {visible(one.evidence)} ({one.action})"
+
+
+def _status_lines(answer: Mapping[str, Any], visible: Callable[[str], str]) -> Iterator[str]:
+    action = answer["action"]
+    yield f"this node: {answer['status'].upper()}{f', {action}' if action != 'none' else ''}"
+    for item in answer["items"]:
+        times = f"{item['count']} times, " if item["count"] > 1 else ""
+        asked = f", {item['action']}" if item["action"] != "none" else ""
+        yield f"  {item['status']}{asked}: {visible(item['text'])} ({times}{_ago(item['last_age_s'])})"
+    for name, probe in answer["probes"].items():
+        when = "" if probe["age_s"] is None else f", {_ago(probe['age_s'])}"
+        yield f"{name}: {probe['status']}{when}: {visible(probe['reason'])}"
+    log = answer["kernel_log"]
+    if log["path"]:
+        lost = f", {log['lost']} lines lost" if log["lost"] else ""
+        yield f"kernel log: {visible(log['path'])}: {visible(log['why']) or 'read'}{lost}"
+    if (events := answer["gpu_events"]) is not None:
+        heard = f"of {events['watching']} GPUs" if events["watching"] else visible(events["why"]) or "not yet"
+        yield f"NVML events: {heard}"
+    reaction = answer["reaction"]
+    last = reaction["last"]
+    done = f"; {last['done']}: {visible(last['text'])}" if last else ""
+    yield f"reaction: {reaction['configured']}{done}"
+
+
+def _ago(age_s: float) -> str:
+    for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MIN_S, "min")):
+        if age_s >= 2 * unit_s:
+            return f"{age_s / unit_s:.0f} {unit} ago"
+    return f"{age_s:.0f} s ago"
