@@ -46,7 +46,16 @@ def _end(event: Mapping[str, Any]) -> str:
         text += f": {cause}: {event.get('why', '')}"
     if nodes := _words(event.get("nodes"), ","):
         text += f" (nodes {nodes})"
+    if action := event.get("action"):
+        text += f"; action: {action}"
+    if seconds := _seconds(event, ("noticed after", "detect_s"), ("decided within", "decide_s")):
+        text += f"; {seconds}"
     return text
+
+
+def _health(event: Mapping[str, Any]) -> str:
+    kind = ", ".join(str(event[key]) for key in ("class", "action") if event.get(key))
+    return f"{event.get('node', '?')}: {event.get('text', '')} ({event.get('source', '?')}: {kind})"
 
 
 def _choice(event: Mapping[str, Any]) -> str:
@@ -55,6 +64,8 @@ def _choice(event: Mapping[str, Any]) -> str:
     passed_over = event.get("passed_over")
     if isinstance(passed_over, dict) and passed_over:
         text += "; not possible: " + "; ".join(f"{name} ({why})" for name, why in passed_over.items())
+    if seconds := _seconds(event, ("replaced within", "replace_s")):
+        text += f"; {seconds}"
     return text
 
 
@@ -70,6 +81,7 @@ _TELLERS = {
     "start": _start,
     "end": _end,
     "choice": _choice,
+    "health": _health,
     "batch-host-lost": _batch_host_lost,
     "helper-ended": _helper_ended,
 }
@@ -77,6 +89,12 @@ _TELLERS = {
 
 def _words(value: Any, between: str) -> str:
     return between.join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def _seconds(event: Mapping[str, Any], *told: tuple[str, str]) -> str:
+    """What took how long, as far as the event of an attempt that hardware ended says it."""
+    known = [(what, _number(event.get(key))) for what, key in told]
+    return ", ".join(f"{what} {seconds:.2f} s" for what, seconds in known if seconds)
 
 
 def _number(value: Any) -> float | None:

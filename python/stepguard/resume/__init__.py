@@ -7,8 +7,9 @@ stdio        what a killed srun leaves changed
 signals      what reaches us goes on to srun
 lookout      all that is known of the nodes meanwhile: watch_step (an `srun --overlap` a job, made by watching), pulse
 watch        the same on each node; orders: what it was told, orphaned: what it does when nobody asks any more
+agent_verdict  asks the node's agent, for the watch; told: what a node tells of itself, hearsay: what of it is told on
 reach        does a host still answer at all?
-evidence     what is known about an end → verdict: what it means (pure)
+evidence     what is known about an end, as findings → verdict: what it means (pure)
 limits       may there be one more?
 replacement  finds the nodes of the next attempt: strategies, each looking at the situation
 helper_job   nodes from outside the job; proof: are they fit?

@@ -14,11 +14,13 @@ from functools import cached_property
 
 from stepguard.config import Resume
 from stepguard.errors import SlurmError
+from stepguard.resume.findings import lost_finding, told_findings
 from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
 from stepguard.resume.parts import Part
 from stepguard.resume.relaunch import Relaunch
 from stepguard.resume.signals import ENDING, SignalInbox
+from stepguard.resume.told import Told
 from stepguard.resume.verdict import Finding
 from stepguard.slurm.protocol import SlurmClient
 
@@ -43,20 +45,21 @@ _ASK_TASKS = 20
 
 @dataclass
 class AttemptEnd:
-    """How an attempt ended. `findings` are those for which we give it up; `silent_s` is how long their nodes had
-    been silent by then, 0 for nodes that told of their fault themselves."""
+    """How an attempt ended. `findings` are those for which we give it up; `detect_s` is how long their nodes had been
+    silent by then, or how long ago the fault was that they told of."""
 
     status: int
     ran_s: float
     step_nodes: tuple[str, ...]
     interrupted_by: int | None = None
     findings: tuple[Finding, ...] = ()
-    silent_s: float = 0.0
+    detect_s: float = 0.0
 
 
 @dataclass
 class Attempt:
-    """One run of the step. The watch is made, by `make_watch`, once the step exists."""
+    """One run of the step. The watch is made, by `make_watch`, once the step exists. `hear` is given whatever nodes of
+    the step tell of themselves, again and again."""
 
     sruns: Relaunch
     slurm: SlurmClient
@@ -64,9 +67,10 @@ class Attempt:
     make_watch: Callable[[], Lookout]
     config: Resume
     messages: Messages
+    hear: Callable[[str, Told], None]
     parts: list[Part] = field(default_factory=list)
     running_after_s: float | None = None
-    _started_s: float = 0.0
+    began_s: float = 0.0
     _all_begun: bool = False
     _tasks_asked: int = 0
     _let_go: bool | None = None
@@ -100,7 +104,7 @@ class Attempt:
 
     def run(self) -> AttemptEnd:
         """Runs to the end: its sruns' own, or ours when hardware under the step has failed."""
-        last_s = self._started_s = time.monotonic()
+        last_s = self.began_s = time.monotonic()
         self.parts.append(Part.start(self.sruns.first))
         while self._goes_on():
             findings = self._faults_under_step() if self.started else ()
@@ -131,7 +135,7 @@ class Attempt:
         return max(statuses, key=lambda status: 128 - status if status < 0 else status)
 
     def _ran_s(self) -> float:
-        return time.monotonic() - self._started_s
+        return time.monotonic() - self.began_s
 
     def _turn(self) -> None:
         """Waits for the next thing to happen and serves signals and answers."""
@@ -139,9 +143,18 @@ class Attempt:
         watched = self.watch.filenos() if self.started else []
         ready = select.select([*wanted, *watched, self.inbox.fileno()], [], [], self._timeout_s())[0]
         if any(fd in ready for fd in watched):
-            self.watch.read()
+            self.listen()
         if self.inbox.fileno() in ready:
             self.relay_signals()
+
+    def listen(self) -> None:
+        """Takes what the watches said. Never blocks."""
+        self.watch.read()
+        nodes = self.nodes
+        for name, told in self.watch.pulse.told().items():
+            if name in nodes:
+                for one in told:
+                    self.hear(name, one)
 
     def _timeout_s(self) -> float:
         if not self.started:
@@ -208,8 +221,10 @@ class Attempt:
     def _given_up(self, findings: tuple[Finding, ...]) -> AttemptEnd:
         """The attempt is lost, and still to be ended: `end` comes after the bad nodes have left the job."""
         now_s = time.monotonic()
-        silent_s = max((self.watch.pulse.silence_s(f.node, now_s) for f in findings if f.lost), default=0.0)
-        return AttemptEnd(1, self._ran_s(), self.nodes, self._interruption(), findings, silent_s)
+        silent_s = [self.watch.pulse.silence_s(finding.node, now_s) for finding in findings if finding.lost]
+        ages_s = [now_s - finding.seen_s for finding in findings if finding.seen_s is not None]
+        detect_s = max((*silent_s, *ages_s), default=0.0)
+        return AttemptEnd(1, self._ran_s(), self.nodes, self._interruption(), findings, detect_s)
 
     def end(self) -> bool:
         """Ends the step and its sruns, if they have not ended; whether slurmctld has let go of the step.
@@ -267,18 +282,3 @@ class Attempt:
         end_s = time.monotonic() + seconds
         while any(part.status() is None for part in parts) and time.monotonic() < end_s:
             self._turn()
-
-
-def lost_finding(name: str) -> Finding:
-    """The finding on a node that neither its watch nor its kernel speaks for."""
-    return Finding(name, "silence", "reboot", "does not answer", lost=True)
-
-
-def told_findings(watch: Lookout, nodes: Sequence[str]) -> tuple[Finding, ...]:
-    """The findings that those nodes told of themselves."""
-    return tuple(
-        Finding(name, source, action, f"{text} ({source})")
-        for name, faults in watch.pulse.faults().items()
-        if name in nodes
-        for source, action, text in faults
-    )

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 from stepguard.config import Resume
 from stepguard.errors import SlurmError, SlurmRefused
-from stepguard.resume.attempt import Attempt, AttemptEnd, lost_finding, told_findings
+from stepguard.resume.attempt import Attempt, AttemptEnd
+from stepguard.resume.findings import lost_finding, program_findings, told_findings
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.lookout import Lookout
 from stepguard.resume.reach import answering
-from stepguard.resume.verdict import Evidence, Finding
+from stepguard.resume.verdict import Evidence, Finding, gravity
 from stepguard.slurm.protocol import SlurmClient
 from stepguard.slurm.records import Job, Node
 
@@ -26,6 +27,8 @@ _ASK_KERNELS_S = 1.0
 # A node that is shut down kills its tasks first and goes a moment later: where a signal ended one, it is asked twice.
 _SIGNALLED = 128
 _SECOND_LOOK_S = 2.0
+# A program may end for a GPU's fault before the agent has read of that in the kernel's log.
+_AGENT_LOOK_S = 1.0
 _CONTROLLER_S = 120.0
 _CONTROLLER_PAUSE_S = 1.0
 _UNFINISHED = (None, "RUNNING", "PENDING", "COMPLETING", "")
@@ -63,8 +66,8 @@ def gather(
     helper_ended = False
     if not findings and not over:
         findings += _ask_nodes(watch, nodes, config)
-        by_signal = end.status < 0 or end.status > _SIGNALLED
-        if not findings and by_signal and pause(_SECOND_LOOK_S):
+        look_again_s = _second_look_s(attempt, end, nodes)
+        if not findings and look_again_s and pause(look_again_s):
             findings += _ask_nodes(watch, nodes, config)
         ended, helper_state = _ask_helpers(slurm, helpers, ended_by_watch)
         findings += ended
@@ -77,10 +80,12 @@ def gather(
         part = next((part for part in attempt.parts if part.status() == end.status), attempt.parts[0])
         step_id = part.step.id if part.step else ""
         step_state = _ask_accounting(slurm, part.plan.job_id, step_id, patient=bool(findings))
+    attempt.listen()
     evidence = Evidence(
         status=end.status,
         started=attempt.started,
         findings=_one_a_node(findings),
+        program=program_findings(watch, nodes, attempt.began_s),
         interrupted_by=end.interrupted_by,
         job_state=job_now.state if job_now and job_now.state != "RUNNING" else "",
         step_state=step_state or "",
@@ -91,6 +96,15 @@ def gather(
         blind=job_now is None and not watch.runs(),
     )
     return evidence, job_now
+
+
+def _second_look_s(attempt: Attempt, end: AttemptEnd, nodes: tuple[str, ...]) -> float:
+    """How long to wait until the nodes are asked once more; 0 where they have said all."""
+    if end.status < 0 or end.status > _SIGNALLED:
+        return _SECOND_LOOK_S
+    watch = attempt.watch
+    told = program_findings(watch, nodes, attempt.began_s)
+    return _AGENT_LOOK_S if watch.pulse.with_agent(nodes) and not told else 0
 
 
 def _ask_nodes(watch: Lookout, nodes: tuple[str, ...], config: Resume) -> list[Finding]:
@@ -179,8 +193,8 @@ def _action(reason: str) -> str:
 
 
 def _one_a_node(findings: list[Finding]) -> tuple[Finding, ...]:
-    """One finding a node; one that says it is lost comes before all others, for that decides what can be done."""
+    """One finding a node, the gravest."""
     first: dict[str, Finding] = {}
-    for finding in sorted(findings, key=lambda finding: not finding.lost):
+    for finding in sorted(findings, key=gravity):
         first.setdefault(finding.node, finding)
     return tuple(first.values())

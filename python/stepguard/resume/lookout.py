@@ -21,7 +21,8 @@ _SEQUENCE = itertools.count(1)
 class Lookout:
     """`own` is the watch of the job; those of helper jobs live as long as these do. None of them is ended here.
 
-    `places` are address and port of each node's slurmd, `controllers` those of the slurmctlds.
+    `places` are address and port of each node's slurmd, `controllers` those of the slurmctlds. `began_s` is when the
+    guarded step began, by the monotonic clock.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Lookout:
         places: Mapping[str, tuple[str, int]],
         controllers: Sequence[tuple[str, int]],
         config: Resume,
+        began_s: float,
     ) -> None:
         self._own = own
         self._steps = (own, *helpers)
@@ -41,7 +43,7 @@ class Lookout:
         # What the attempt before had asked may still be answered, about its tasks.
         self._first_seq = next(_SEQUENCE)
         self.step_id = "-"
-        self.pulse = Pulse(config, places, time.monotonic())
+        self.pulse = Pulse(config, places, time.monotonic(), began_s)
 
     def filenos(self) -> list[int]:
         """The descriptors that are readable when a node has said something."""

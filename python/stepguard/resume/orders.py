@@ -13,7 +13,8 @@ class Orders(NamedTuple):
     `supervisor` is the slurmd of the supervisor's host (None on a login node, where there is none), `controllers`
     are the slurmctlds, each as (address, port).
     `requeue`: a batch job that may be requeued when its batch host is lost. `journal` is where to say so.
-    `helper_id` is the helper job that is watched, "" for the job itself; it ends when nobody needs it any more.
+    `fault_file` and `agent_socket` are where a node's faults are told ("": no agent is asked). `helper_id` is the
+    helper job that is watched, "" for the job itself; it ends when nobody needs it any more.
     """
 
     job_id: str
@@ -29,6 +30,7 @@ class Orders(NamedTuple):
     fault_file: str
     journal: str
     step_key: str
+    agent_socket: str = ""
 
     @property
     def watched_job_id(self) -> str:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from stepguard.resume.told import told_in
 from stepguard.resume.watch_step import WatchStep
 
 # How long the watch of a new node may take to say that all is well, which on a busy one is some seconds.
@@ -42,9 +43,8 @@ def finish(watch: WatchStep, goes_on: Callable[[float], bool], alive: Callable[[
             name = str(report.get("node"))
             if report.get("plugin") is not True:
                 return Unfit(f"the plugin is not loaded in slurmstepd on {name} (plugstack.conf)", [name])
-            if report.get("faults"):
-                why = "; ".join(str(fault[-1]) for fault in report["faults"])
-                return Unfit(f"{name} is faulty: {why}", [name])
+            if faults := [one.text for one in told_in(report, time.monotonic()) if one.is_hardware]:
+                return Unfit(f"{name} is faulty: {'; '.join(faults)}", [name])
             waiting.discard(name)
         if waiting and time.monotonic() > ask_s:
             ask_s = time.monotonic() + _ASK_KERNEL_S

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes are alive, from two witnesses: the answers of their watches, and a TCP connection to their slurmd."""
+"""Which nodes are alive, from two witnesses: the answers of their watches, and a TCP connection to their slurmd. And
+what they tell of themselves."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from stepguard.config import Resume
 from stepguard.resume.reach import Probe
+from stepguard.resume.told import HARDWARE_ACTIONS, Told, told_in
 
 # A node whose kernel answers although its watch is silent (an overloaded node, a killed watch) is asked again so often.
 _AGAIN_S = 1.0
@@ -25,17 +28,23 @@ class _Node:
     probe: Probe | None = None
     lost: bool = False
     flapped: bool = False
-    faults: list[tuple[str, str, str]] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    has_agent: bool = False
+    offences: int = 0
     has_spoken: bool = False
     has_plugin: bool = False
     task: dict[str, str] = field(default_factory=dict)
 
 
 class Pulse:
-    """What is known of each node. All times are of the monotonic clock, in seconds."""
+    """What is known of each node. All times are of the monotonic clock, in seconds; `began_s` is when the guarded step
+    began."""
 
-    def __init__(self, config: Resume, places: Mapping[str, tuple[str, int]], now_s: float) -> None:
+    def __init__(
+        self, config: Resume, places: Mapping[str, tuple[str, int]], now_s: float, began_s: float = -math.inf
+    ) -> None:
         self._config = config
+        self.began_s = began_s
         self._nodes = {name: _Node(place, now_s + _START_S) for name, place in places.items()}
 
     def heard(self, report: Mapping[str, object], now_s: float) -> None:
@@ -44,13 +53,15 @@ class Pulse:
         if node is None:
             return
         node.heard_s = now_s
-        seq, processes, faults = report.get("seq"), report.get("processes"), report.get("faults")
+        seq, processes = report.get("seq"), report.get("processes")
         if isinstance(seq, int):
             node.seq = seq
             if isinstance(processes, int):
                 node.processes, node.processes_seq = processes, seq
-        if isinstance(faults, list):
-            node.faults = [(str(f[0]), str(f[1]), str(f[2])) for f in faults if isinstance(f, list) and len(f) == 3]
+        node.told = told_in(report, now_s)
+        offences = report.get("offences")
+        node.offences = offences if isinstance(offences, int) else 0
+        node.has_agent = report.get("agent") is True
         node.has_spoken = True
         node.has_plugin = report.get("plugin") is True
         task = report.get("task")
@@ -119,9 +130,33 @@ class Pulse:
         """Nodes that were lost and came back."""
         return tuple(name for name, node in self._nodes.items() if node.flapped)
 
-    def faults(self) -> dict[str, list[tuple[str, str, str]]]:
-        """The faults that nodes told of themselves, by node."""
-        return {name: node.faults for name, node in self._nodes.items() if node.faults}
+    def told(self) -> dict[str, list[Told]]:
+        """What nodes told of themselves, by node."""
+        return {name: node.told for name, node in self._nodes.items() if node.told}
+
+    def faults(self) -> dict[str, list[Told]]:
+        """The broken hardware that nodes told of, by node, the gravest first.
+
+        What happened before the guarded step began, and was not seen since, is no reason to end it: it started on that
+        node all the same, and the agent is not always told of a repair.
+        """
+        found = {
+            name: [one for one in told if one.is_hardware and one.seen_since(self.began_s)]
+            for name, told in self.told().items()
+        }
+        return {name: sorted(faults, key=_gravity) for name, faults in found.items() if faults}
+
+    def unfit(self) -> set[str]:
+        """Nodes whose hardware has failed, whenever that was: nothing new is to be started there."""
+        return {name for name, told in self.told().items() if any(one.is_hardware for one in told)}
+
+    def offences(self, name: str) -> int:
+        """How many jobs a GPU of the node has failed, where those are too many; 0 else."""
+        return self._nodes[name].offences if name in self._nodes else 0
+
+    def with_agent(self, names: Iterable[str]) -> list[str]:
+        """Those of these nodes whose agent tells of their health."""
+        return [name for name in names if name in self._nodes and self._nodes[name].has_agent]
 
     def tasks(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """What a task of the step was told of itself, in Slurm's variables, by node; of nodes that found one."""
@@ -149,3 +184,7 @@ class Pulse:
         """Whether each of these nodes has no process of the step left, by an answer to ping `seq` or later."""
         known = [self._nodes[name] for name in names if name in self._nodes]
         return all((node.processes_seq >= seq and node.processes == 0) or node.lost for node in known)
+
+
+def _gravity(told: Told) -> int:
+    return HARDWARE_ACTIONS.index(told.action)

@@ -19,6 +19,7 @@ from stepguard.resume.messages import Messages
 from stepguard.resume.reach import answering
 from stepguard.resume.situation import Situation
 from stepguard.resume.strategies import Choice, Placement, choose
+from stepguard.resume.strategies.spare import by_preference
 from stepguard.resume.verdict import Verdict
 from stepguard.resume.watch_step import NAME as WATCH_NAME
 from stepguard.resume.watch_step import WatchStep
@@ -116,7 +117,7 @@ class Replacement:
         return choice
 
     def _usable(self, job: Job, step_nodes: tuple[str, ...], others: set[str], attempt: Attempt) -> tuple[str, ...]:
-        """The job's healthy nodes that nobody else uses: survivors first, then spares, each in the job's order."""
+        """The job's healthy nodes that nobody else uses, in the order in which they are to be taken."""
         own = {part.step.id for part in attempt.parts if part.step and not part.plan.helper}
         in_use = others - set(step_nodes)  # steps that shared nodes from the start go on sharing them
         for step in self.slurm.steps(job.id):
@@ -124,9 +125,9 @@ class Replacement:
                 in_use |= set(step.nodes) - set(step_nodes)
         candidates = [name for name in (*job.nodes, *self._lent()) if name not in self._bad and name not in in_use]
         faulty = {node.name for node in self.slurm.nodes(candidates) if node_finding(node, self.config)}
-        faulty |= attempt.watch.pulse.faults().keys()
-        healthy = [name for name in candidates if name not in faulty]
-        return tuple(sorted(healthy, key=lambda name: name not in step_nodes))
+        pulse = attempt.watch.pulse
+        faulty |= pulse.faults().keys() | (pulse.unfit() - set(step_nodes))
+        return by_preference([name for name in candidates if name not in faulty], step_nodes, pulse.offences)
 
     def _learn_plugins(self, watch: Lookout, names: list[str]) -> None:
         """Which nodes have the plugin; watches that were started just now are given a moment to say so."""

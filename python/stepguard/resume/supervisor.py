@@ -16,6 +16,8 @@ from stepguard.resume import places
 from stepguard.resume.attempt import Attempt, AttemptEnd
 from stepguard.resume.claims import Claims
 from stepguard.resume.evidence import gather
+from stepguard.resume.findings import as_record
+from stepguard.resume.hearsay import Hearsay
 from stepguard.resume.helper_job import ENDED_EVENT
 from stepguard.resume.journal import Journal
 from stepguard.resume.limits import Limits
@@ -82,9 +84,11 @@ class Supervisor:
             self.environment.get("SLURMD_NODENAME", ""),
             self.slurm,
             self.config.resume,
+            self.config.agent.socket,
             self._journal,
             self.messages,
         )
+        self._hearsay = Hearsay(self._journal, self.messages)
         self._limits = Limits(self.config.resume, resumes=number)
         self._resize_script = ResizeScript(self._journal.path.parent, self.job, self.messages.error)
         self._replacement = Replacement(
@@ -159,6 +163,7 @@ class Supervisor:
             make_watch=lambda: self._watching.lookout(self.job, self._cluster_config(), self._replacement.helpers),
             config=self.config.resume,
             messages=self.messages,
+            hear=self._hearsay.hear,
         )
 
     def _after(self, number: int, attempt: Attempt, end: AttemptEnd) -> int | Relaunch:
@@ -206,7 +211,8 @@ class Supervisor:
             why=verdict.why,
             nodes=list(verdict.nodes),
             action=verdict.action,
-            detect_s=round(end.silent_s, 3),
+            evidence=[as_record(finding) for finding in verdict.findings],
+            detect_s=round(end.detect_s, 3),
             decide_s=round(decide_s, 3),
         )
 
@@ -253,7 +259,8 @@ class Supervisor:
     def _tell(self, verdict: Verdict, refusal: str) -> None:
         if verdict.cause in (Cause.HARDWARE, Cause.NETWORK):
             self.messages.info("Initiating diagnosis of the health of nodes")
-            self.messages.error(f"Verdict: {verdict.cause.value}: {verdict.why}")
+            needs = f"; action: {verdict.action}" if verdict.action else ""
+            self.messages.error(f"Verdict: {verdict.cause.value}: {verdict.why}{needs}")
             if refusal:
                 self.messages.error(f"Not resumed: {refusal}")
         else:

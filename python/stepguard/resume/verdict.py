@@ -11,6 +11,8 @@ import signal
 from enum import Enum
 from typing import NamedTuple
 
+from stepguard.resume.told import HARDWARE_ACTIONS
+
 
 class Cause(Enum):
     """Why an attempt ended."""
@@ -28,7 +30,8 @@ class Finding(NamedTuple):
     """One sign of a fault on one node.
 
     `source` says who saw it (silence, slurm, fault-file, agent), `action` what the node needs (replace, reboot,
-    check), `lost` whether the node is out of reach: such a node cannot be asked to end anything.
+    reset-gpu, check), `lost` whether the node is out of reach: such a node cannot be asked to end anything. `device`
+    and `code` are the agent's, `seen_s` when it was seen, by the monotonic clock, where that is known.
     """
 
     node: str
@@ -36,22 +39,26 @@ class Finding(NamedTuple):
     action: str
     text: str
     lost: bool = False
+    device: str = ""
+    code: str = ""
+    seen_s: float | None = None
 
 
 class Evidence(NamedTuple):
     """All that is known about the end of one attempt.
 
     `status` is srun's exit status (negative: the signal that ended srun), `started` whether it became a step.
-    `interrupted_by` is the signal with which somebody asked us to stop, None when nobody did. `job_state` is Slurm's
-    word for a job that no longer runs (else empty), `step_state` accounting's word for the step (empty when it did
-    not say). `flapped` are nodes that were out of reach for a while and answer again. `ended_by_us`: the attempt was
-    given up for the findings' sake. `srun_cancels`: srun itself ends the step when a task fails. `blind`: nobody could
-    be asked.
+    `program` are faults that are the program's own. `interrupted_by` is the signal with which somebody asked us to
+    stop, None when nobody did. `job_state` is Slurm's word for a job that no longer runs (else empty), `step_state`
+    accounting's word for the step (empty when it did not say). `flapped` are nodes that were out of reach for a while
+    and answer again. `ended_by_us`: the attempt was given up for the findings' sake. `srun_cancels`: srun itself ends
+    the step when a task fails. `blind`: nobody could be asked.
     """
 
     status: int
     started: bool = True
     findings: tuple[Finding, ...] = ()
+    program: tuple[Finding, ...] = ()
     interrupted_by: int | None = None
     job_state: str = ""
     step_state: str = ""
@@ -72,9 +79,8 @@ class Verdict(NamedTuple):
 
     @property
     def action(self) -> str:
-        """What the worst of the nodes needs: replace, reboot, check, or nothing."""
-        actions = {finding.action for finding in self.findings}
-        return next((action for action in ("replace", "reboot", "check") if action in actions), "")
+        """What the worst of the nodes needs: replace, reboot, reset-gpu, check, or nothing."""
+        return min((finding.action for finding in self.findings), key=_weight, default="")
 
 
 # Slurm's word for a job or a step → what it means for us (squeue(1), JOB STATE CODES).
@@ -87,7 +93,19 @@ _STATE_CAUSES = {
     "SUSPENDED": (Cause.PREEMPTED, "was suspended"),
 }
 
+# What nodes need, the most first.
+_ACTIONS = (*HARDWARE_ACTIONS, "check", "restart-application", "none")
+
 _CANCELLING = {signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM}
+
+
+def gravity(finding: Finding) -> tuple[bool, int]:
+    """Orders findings, the gravest first: a node that is lost before all others, for that decides what can be done."""
+    return not finding.lost, _weight(finding.action)
+
+
+def _weight(action: str) -> int:
+    return _ACTIONS.index(action) if action in _ACTIONS else len(_ACTIONS)
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -110,6 +128,10 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Cause.HARDWARE, why, nodes, evidence.findings)
     if evidence.step_state == "OUT_OF_MEMORY":
         return Verdict(Cause.APPLICATION, "the program was killed for its memory")
+    if evidence.program:
+        faults = ", ".join(dict.fromkeys(f"{finding.text} of {finding.node}" for finding in evidence.program))
+        ended = _ended(evidence.status, evidence.started)
+        return Verdict(Cause.APPLICATION, f"{faults}: the program's own fault; {ended}", (), evidence.program)
     if evidence.flapped:
         return Verdict(Cause.NETWORK, "out of reach for a while: " + ", ".join(evidence.flapped))
     if evidence.blind:

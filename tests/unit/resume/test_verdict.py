@@ -7,10 +7,12 @@ import signal
 
 import pytest
 
-from stepguard.resume.verdict import Cause, Evidence, Finding, judge
+from stepguard.resume.verdict import Cause, Evidence, Finding, gravity, judge
 
 LOST = Finding("n2", "silence", "reboot", "does not answer", lost=True)
 FAILED_GPU = Finding("n3", "fault-file", "replace", "XID 79")
+RESET_GPU = Finding("n4", "agent", "reset-gpu", "xid 48 (agent)", device="0000:0f:00", code="48")
+XID_43 = Finding("n2", "agent", "restart-application", "XID 43 on GPU 0000:0f:00", device="0000:0f:00", code="43")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,12 @@ FAILED_GPU = Finding("n3", "fault-file", "replace", "XID 79")
         (Evidence(status=1, flapped=("n1",)), Cause.NETWORK),
         (Evidence(status=1, findings=(LOST,), flapped=("n1",)), Cause.HARDWARE),
         (Evidence(status=1, blind=True), Cause.UNKNOWN),
+        (Evidence(status=1, program=(XID_43,)), Cause.APPLICATION),
+        (Evidence(status=1, program=(XID_43,), findings=(RESET_GPU,)), Cause.HARDWARE),
+        (Evidence(status=1, program=(XID_43,), findings=(LOST,)), Cause.HARDWARE),
+        (Evidence(status=1, program=(XID_43,), flapped=("n1",)), Cause.APPLICATION),
+        (Evidence(status=143, program=(XID_43,), step_state="CANCELLED"), Cause.CANCELLED),
+        (Evidence(status=137, program=(XID_43,), step_state="OUT_OF_MEMORY"), Cause.APPLICATION),
     ],
 )
 def test_cause(evidence: Evidence, cause: Cause) -> None:
@@ -47,6 +55,30 @@ def test_hardware_verdict_names_every_node_and_the_worst_action() -> None:
     assert verdict.nodes == ("n2", "n3")
     assert verdict.action == "replace"
     assert verdict.why == "n2: does not answer; n3: XID 79"
+
+
+@pytest.mark.parametrize(
+    ("findings", "action"),
+    [((), ""), ((RESET_GPU,), "reset-gpu"), ((RESET_GPU, LOST), "reboot"), ((LOST, RESET_GPU, FAILED_GPU), "replace")],
+)
+def test_the_action_is_that_of_the_worst(findings: tuple[Finding, ...], action: str) -> None:
+    assert judge(Evidence(status=1, findings=findings)).action == action
+
+
+def test_the_programs_own_fault_is_named_each_once() -> None:
+    other = XID_43._replace(node="n3")
+    verdict = judge(Evidence(status=6, program=(XID_43, XID_43, other)))
+    assert verdict.why == (
+        "XID 43 on GPU 0000:0f:00 of n2, XID 43 on GPU 0000:0f:00 of n3: the program's own fault; "
+        "the program ended with status 6"
+    )
+    assert verdict.nodes == ()  # nobody but the program is to blame
+    assert verdict.findings == (XID_43, XID_43, other)
+
+
+def test_findings_are_ordered_by_what_they_mean_for_the_node() -> None:
+    check = Finding("n1", "helper", "check", "its helper job has ended")
+    assert sorted([check, RESET_GPU, FAILED_GPU, LOST], key=gravity) == [LOST, FAILED_GPU, RESET_GPU, check]
 
 
 @pytest.mark.parametrize(

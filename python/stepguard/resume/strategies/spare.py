@@ -3,8 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
+
 from stepguard.resume.situation import Situation
 from stepguard.resume.strategies.outcome import Outcome, Placement
+
+
+def by_preference(names: Iterable[str], step_nodes: Collection[str], offences: Callable[[str], int]) -> tuple[str, ...]:
+    """These nodes as they are to be taken: survivors of the step first, last the spares on which a GPU has failed job
+    after job. Each as they stand else."""
+    return tuple(sorted(names, key=lambda name: (name not in step_nodes, name not in step_nodes and offences(name))))
 
 
 class Spare:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of an attempt's nodes, as findings to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from stepguard.resume.lookout import Lookout
+from stepguard.resume.told import Told
+from stepguard.resume.verdict import Finding
+
+
+def lost_finding(name: str) -> Finding:
+    """The finding on a node that neither its watch nor its kernel speaks for."""
+    return Finding(name, "silence", "reboot", "does not answer", lost=True)
+
+
+def told_findings(watch: Lookout, nodes: Collection[str]) -> tuple[Finding, ...]:
+    """The broken hardware that those nodes told of."""
+    told = ((name, one) for name, faults in watch.pulse.faults().items() if name in nodes for one in faults)
+    return tuple(_told_finding(name, one, f"{one.text} ({one.source})") for name, one in told)
+
+
+def program_findings(watch: Lookout, nodes: Collection[str], since_s: float) -> tuple[Finding, ...]:
+    """The program's own faults that those nodes have seen since then."""
+    told = ((name, one) for name, faults in watch.pulse.told().items() if name in nodes for one in faults)
+    return tuple(
+        _told_finding(name, one, one.name) for name, one in told if one.is_programs and one.seen_since(since_s)
+    )
+
+
+def _told_finding(node: str, told: Told, text: str) -> Finding:
+    return Finding(node, told.source, told.action, text, device=told.device, code=told.code, seen_s=told.last_s)
+
+
+def as_record(finding: Finding) -> dict[str, Any]:
+    """A finding for the journal."""
+    known = finding._asdict()
+    del known["seen_s"]  # a clock that means nothing to others
+    return {name: value for name, value in known.items() if value not in ("", False)}
