@@ -80,8 +80,8 @@ class Usage:
             self._share_said = share
             wanted = (self.used_bytes + size_bytes) / self.bound_bytes
             self._log.error(
-                f"{self._fullness()} of {self.bound_bytes >> 20} MiB, and would be {wanted:.1%} with what is to be stored: "
-                f"above {share:.0%} no more {_LOST[share]} can be kept: {_WHY}"
+                f"{self._fullness()} of {self.bound_bytes >> 20} MiB, {wanted:.1%} with what is to be stored: above "
+                f"{share:.0%} no more {_LOST[share]} can be kept: {_WHY}"
             )
         return takes
 

@@ -130,7 +130,7 @@ def _is_of(record: Directory, attempt: Attempt) -> bool:
     owner, start_s, end_s = told_by(record)
     if owner is None:
         return True
-    if attempt.uid is not None and owner != attempt.uid:
+    if attempt.uid is not None and owner not in (attempt.uid, 0):  # root's where the owner's quota was used up
         return False
     if not attempt.begins:
         return start_s is None or start_s <= attempt.since_s + _APART_S

@@ -84,12 +84,18 @@ def write(prepared: Prepared, archive: Path, ownership: Ownership, tell: Tell = 
         return
     node = folded.node.node
     attempt = place.Attempt(prepared.key, folded.uid, folded.since_s, folded.begins, leads=folded.manifest is not None)
-    with Directory.top(archive, Writer(node, ownership)) as top, top.made(folded.cluster) as cluster:
+    writer = Writer(node, ownership)
+    with Directory.top(archive, writer) as top, top.made(folded.cluster) as cluster:
         record, path = place.record_directory(cluster, attempt)
         with record:
             if prepared.over:
                 _write_node(record, prepared)
             manifest = _write_lead(cluster, record, prepared)
+        if writer.kept_from:
+            tell(
+                f"job {prepared.key} is in the archive, but the quota of uid {prepared.uid} on its file system is used "
+                "up: files stay root's; `stepguard archive rebuild-index` gives them to their owner when there is room"
+            )
         if manifest is not None:
             entry = entry_of(path, manifest, prepared.uid, len(folded.node.findings))
             try:

@@ -12,9 +12,9 @@ import contextlib
 import errno
 import os
 import stat
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
 
 from stepguard.archive.ownership import Ownership, put_right
 
@@ -25,11 +25,18 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
 
-class Writer(NamedTuple):
-    """Who writes: `node` is part of the names of temporary files, so that no two nodes share one."""
+@dataclass(frozen=True)
+class Writer:
+    """Who writes: `node` is part of the names of temporary files, so that no two nodes share one.
+
+    `kept_from` are the users whom files could not be given to, for their quota on the archive's file system is used up.
+    These stay root's, for the record to be whole; regroup gives them away later. (Root passes over quotas where it has
+    CAP_SYS_RESOURCE, which the unit does not leave it, and on file servers that let it.)
+    """
 
     node: str
     ownership: Ownership
+    kept_from: set[int] = field(default_factory=set)
 
 
 class Directory:
@@ -170,7 +177,7 @@ class Directory:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fchown(descriptor, uid, self.writer.ownership.group_id)
+                self._give(descriptor, uid)
                 os.fchmod(descriptor, self.writer.ownership.file_mode)
                 os.fsync(descriptor)
             os.rename(temporary, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
@@ -178,6 +185,27 @@ class Directory:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=self.descriptor)
             raise
+
+    def give_file(self, name: str, uid: int) -> bool:
+        """Gives a file that stayed root's to its owner; whether it did. Raises OSError."""
+        descriptor = os.open(name, _READ, dir_fd=self.descriptor)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or uid == status.st_uid:
+                return False
+            os.fchown(descriptor, uid, -1)
+            return True
+        finally:
+            os.close(descriptor)
+
+    def _give(self, descriptor: int, uid: int) -> None:
+        try:
+            os.fchown(descriptor, uid, self.writer.ownership.group_id)
+        except OSError as error:
+            if error.errno != errno.EDQUOT:
+                raise
+            self.writer.kept_from.add(uid)
+            os.fchown(descriptor, -1, self.writer.ownership.group_id)
 
     def link(self, source: Directory, source_name: str, name: str) -> bool:
         """Gives a file of another directory a name in this one; whether it did, for a link is not always possible."""
@@ -211,12 +239,13 @@ class Directory:
 def write_script(cluster: Directory, record: Directory, name: str, content: bytes, sha256: str, uid: int) -> None:
     """Puts a script into a record: as a link to the one copy of the user's that is stored, else as a copy of its own.
 
-    Raises OSError.
+    A stored copy that is not what it should be any more, for its owner or the disk has changed it, is stored anew: the
+    records that have the old one keep it. Raises OSError.
     """
     with cluster.made("scripts") as scripts, scripts.made(str(uid)) as mine:
         # A script that nobody links to is pruned in time, so it may be gone between two looks at it.
         for _ in range(2):
-            if mine.owner_of(sha256) != uid:
+            if mine.owner_of(sha256) != uid or mine.read(sha256, len(content)) != content:
                 mine.write(sha256, content, uid)
                 mine.sync()
             elif mine.writer.ownership.group_id != -1:

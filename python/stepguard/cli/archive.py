@@ -221,11 +221,11 @@ def rebuild_index() -> int:
     owners = ownership(config.load().archive.admin_groups)
     found = clusters(_archive())
     troubles: dict[str, None] = {}
-    count = sum(rebuild(layout.root, owners, _warn, troubles.setdefault) for layout in found)
     changed = sum(regroup(layout.root, owners, troubles.setdefault) for layout in found)
+    count = sum(rebuild(layout.root, owners, _warn, troubles.setdefault) for layout in found)
     click.echo(f"{count} records are in the index")
     if changed:
-        click.echo(f"{changed} files have got the group and mode that [archive] admin_groups asks for")
+        click.echo(f"{changed} files have got the owner, group and mode that they should have")
     for trouble in troubles:
         _warn(f"passed over: {trouble}: put it right (root's, mode 0711), and run this again")
     return 1 if troubles else 0

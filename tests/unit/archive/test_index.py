@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import stat
@@ -21,6 +20,7 @@ from stepguard.archive.layout import ClusterLayout
 from stepguard.archive.ownership import OWNER_ONLY, Ownership
 from stepguard.records.manifest import FindingRecord
 from unit.archive.building import DAY, START_S, entry, manifest, node, write_record
+from unit.archive.quota import use_up_the_quota
 from unit.everybody import let_in
 
 UID = os.geteuid()
@@ -29,18 +29,6 @@ as_root = pytest.mark.skipif(UID != 0, reason="gives files to other users")
 
 def known(cluster: Path, uid: int | None = None) -> list[Entry]:
     return [found.entry for found in search([ClusterLayout(cluster)], Query(uid=uid))[0]]
-
-
-def use_up_the_quota(uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a file system where root keeps quotas: the unit leaves the archiver no CAP_SYS_RESOURCE."""
-    chown = os.fchown
-
-    def within_quota(descriptor: int, owner: int, group: int) -> None:
-        if owner == uid:
-            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-        chown(descriptor, owner, group)
-
-    monkeypatch.setattr(os, "fchown", within_quota)
 
 
 @pytest.fixture

@@ -14,11 +14,15 @@ import pytest
 import zstandard
 
 from stepguard.archive import record, spooled
+from stepguard.archive.index_lines import told_by
+from stepguard.archive.index_rebuild import rebuild
 from stepguard.archive.local_cluster import Here
 from stepguard.archive.ownership import OWNER_ONLY, Ownership
 from stepguard.archive.redaction import Redactor, load_rules
+from stepguard.archive.regroup import regroup
 from stepguard.records.manifest import FindingRecord, Manifest, Missing, manifest_from, node_from
 from stepguard.records.spool import COMPLETE
+from unit.archive.quota import use_up_the_quota
 from unit.archive.spools import SCRIPT, START_S, UID, Told, whole_job
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
@@ -362,3 +366,36 @@ def test_a_record_whose_index_cannot_be_written_is_archived_all_the_same(archive
     (text,) = said
     assert text.startswith(f"job 12.0 is in the archive, but not in index/{UID}: Not a directory: ")
     assert text.endswith("; `stepguard archive rebuild-index` puts it there")
+
+
+def test_a_script_whose_stored_copy_was_damaged_is_stored_anew(archive: Path) -> None:
+    put(archive, whole_job(job_id=12))
+    (stored,) = (archive / f"lab/scripts/{UID}").iterdir()
+    for number, damage in enumerate((b"#!/bin/sh\nexit 1\n", b"", SCRIPT + b"#"), 13):
+        stored.write_bytes(damage)
+        put(archive, whole_job(job_id=number))
+        assert (archive / DAY / f"{number}.0/script").read_bytes() == SCRIPT
+        assert (archive / DAY / f"{number}.0/script").samefile(stored)
+    put(archive, whole_job(job_id=20))
+    assert (archive / DAY / "20.0/script").samefile(stored)
+
+
+def test_a_user_whose_quota_is_used_up_holds_up_nobody(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that refuses files to a user: the record is whole, root's for now, and stays one."""
+    said: list[str] = []
+    with monkeypatch.context() as used_up:
+        use_up_the_quota(UID, used_up)
+        put(archive, whole_job(), complete=False, tell=said.append)
+        put(archive, whole_job(), tell=said.append)
+        put(archive, Told(node="n2").prolog().epilog(), tell=said.append)
+    directory = archive / DAY / "12.0"
+    assert [path.name for path in directory.parent.iterdir()] == ["12.0"]
+    assert manifest_at(directory).state == "ended"
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    assert {(path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in files} == {(0, 0o400)}
+    assert len([text for text in said if f"the quota of uid {UID} on its file system is used up" in text]) == 3
+    troubles: list[str] = []
+    assert regroup(archive / "lab", OWNER_ONLY, troubles.append) == len(files) == 6
+    assert rebuild(archive / "lab", OWNER_ONLY, trouble=troubles.append) == 1
+    assert ({path.stat().st_uid for path in files}, troubles) == ({UID}, [])
+    assert told_by((archive / f"lab/index/{UID}/+rebuilt.tsv").read_bytes()).rows.keys() == {"2026/11/18/12.0"}

@@ -149,7 +149,7 @@ def test_rebuild_the_index(archive: Archive) -> None:
             file.chmod(0o644)
     first, second = run("rebuild-index").splitlines()
     assert first == "2 records are in the index"
-    assert second == "7 files have got the group and mode that [archive] admin_groups asks for"
+    assert second == "7 files have got the owner, group and mode that they should have"
     assert run("rebuild-index") == "2 records are in the index\n"
 
 
