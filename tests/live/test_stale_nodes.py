@@ -61,11 +61,13 @@ def findings_of(lab: Cluster, job_id: str) -> list[dict[str, Any]]:
 
     def read() -> Any:
         done = lab.run([f"{PREFIX}/bin/stepguard", "job", job_id, "--json"], check=False)
-        record = json.loads(done.stdout)["records"][0] if done.status == 0 else {"manifest": {"steps": []}}
-        # The node that left may be the first to write.
-        steps = {step["step_id"]: step for step in record["manifest"]["steps"]}
-        ended = "batch" in steps and record["manifest"]["state"] == "ended"
-        return record if ended and all(step["exits"] for step in steps.values()) else None
+        for record in json.loads(done.stdout)["records"] if done.status == 0 else []:
+            # The node that left may be the first to write, and have a record of its own.
+            steps = {step["step_id"]: step for step in record["manifest"]["steps"]}
+            ended = "batch" in steps and record["manifest"]["state"] == "ended"
+            if ended and all(step["exits"] for step in steps.values()):
+                return record
+        return None
 
     return list(until(f"the record of job {job_id}", read, 180, 0.2)["findings"])
 
