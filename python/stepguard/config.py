@@ -303,12 +303,12 @@ def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
         advice = f"at least {bounds[0]:g} and at most {bounds[1]:.10g} is needed"
         raise ConfigError(f"bad value {value!r}", where, advice)
     if key.metadata.get("absolute") and not _is_path(str(value), key.metadata.get("optional", False)):
-        raise ConfigError(f"bad value {value!r}", where, "an absolute path is needed")
+        raise ConfigError(f"bad value {value!r}", where, "an absolute path is needed, of printable characters")
     return type(default)(value)
 
 
 def _is_path(text: str, may_be_empty: bool) -> bool:
-    return (text.startswith("/") and "\0" not in text) or (may_be_empty and not text)
+    return (text.startswith("/") and text.isprintable()) or (may_be_empty and not text)
 
 
 def _check_pattern(text: str, where: str) -> None:

@@ -50,6 +50,8 @@ def test_values_are_read_and_whole_numbers_do_for_seconds() -> None:
         ("[agent]\noutput_read_s = 1e300", ["output_read_s", "at most 3600"]),
         ("[agent]\nsocket = 3", ["socket", 'a text in quotes, "…", is needed']),
         ('[agent]\nsocket = "/a\\u0000b"', ["an absolute path is needed"]),
+        ('[archive]\ndir = "/a\\u001b[2J"', ["'/a\\x1b[2J'", "of printable characters"]),
+        ('[archive]\ndir = "/a\\nb"', ["'/a\\nb'", "of printable characters"]),
         ("[archive]\nhead_kib = 65537", ["head_kib", "at most 65536"]),
         ("[archive]\nhead_kib = 65000\ntail_kib = 600", ["head_kib and tail_kib", "65600", "at most 65536 together"]),
         ('[archive]\nredaction_rules = "rules.toml"', ["redaction_rules", "an absolute path is needed"]),

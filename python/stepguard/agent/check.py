@@ -12,8 +12,11 @@ from pathlib import Path
 
 from stepguard.agent import place, reading
 from stepguard.config import Config
+from stepguard.places import conflicts, parents_problem
 from stepguard.records.spool import SpoolLayout
 
+# As they stand, which is what the agent looks at, and where links lead.
+_RESOLVED = (os.path.normpath, os.path.realpath)
 _READ_BY_C = ("socket", "spool", "deadline_ms", "gate", "repair_nodelist")
 # spank/agent_settings.c: one line, of this many bytes at most, and a path that fits into struct agent_settings.
 _PLAIN_VALUE = r"""("[^"\\]*"|'[^']*'|[0-9]+|true|false)\s*(#.*)?"""
@@ -39,7 +42,8 @@ def effective(config: Config) -> list[str]:
 
 def local_problems(config: Config) -> list[str]:
     """What would keep the agent from its work, each with what to do; the archiver's part: archive.preparation."""
-    return [*_rights(), *_spool(config), *_socket(config), *_programs(), *_words_for_c(config)]
+    apart = map(str, {str(error): error for by in _RESOLVED for error in conflicts(config, by)})
+    return [*_rights(), *apart, *_spool(config), *_socket(config), *_programs(), *_words_for_c(config)]
 
 
 def _document(path: Path | None) -> dict[str, dict[str, object]]:
@@ -73,7 +77,7 @@ def _socket(config: Config) -> Iterator[str]:
 def _directory(path: Path, forbidden: int) -> Iterator[str]:
     """One that is missing will be made."""
     try:
-        if problem := place.directory_problem(path, forbidden):
+        if problem := parents_problem(path) or place.directory_problem(path, forbidden):
             yield f"{path}: {problem}"
     except FileNotFoundError:
         return

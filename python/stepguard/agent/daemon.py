@@ -36,6 +36,7 @@ from stepguard.agent.storing import Refill, Storing
 from stepguard.agent.usage import Usage
 from stepguard.config import Config
 from stepguard.errors import StepguardError
+from stepguard.places import conflicts
 from stepguard.records import wire
 from stepguard.records.spool import SpoolLayout
 from stepguard.records.wire import MalformedMessage
@@ -54,6 +55,8 @@ class Agent:
     def __init__(self, config: Config, log: Log) -> None:
         if os.geteuid() != 0:
             raise StepguardError("the agent must be root", f"not uid {os.geteuid()}")
+        for conflict in conflicts(config):
+            raise conflict
         _raise_descriptor_limit()
         self._config = config
         self._log = log

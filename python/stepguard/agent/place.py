@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 
 from stepguard.errors import StepguardError
+from stepguard.places import parents_problem
 from stepguard.records.spool import SpoolLayout
 
 # Short: whoever connects waits for all that are before it here, and a user may fill it. Beyond it callers wait in the
@@ -24,9 +25,11 @@ SOCKET_PATH_MAX = 107
 def hold_spool(layout: SpoolLayout) -> int:
     """Makes the spool where it is missing, and locks it. The lock is held while the returned descriptor is open.
 
-    Raises StepguardError when another agent holds it, or others than root could read or write it.
+    Raises StepguardError when another agent holds it, or others than root could read, write or exchange it.
     """
     try:
+        if problem := parents_problem(layout.root):
+            raise StepguardError("the spool is not root's alone", str(layout.root), problem)
         for directory in (layout.root, layout.notes, layout.jobs):
             directory.mkdir(mode=0o700, parents=directory is layout.root, exist_ok=True)
             if problem := directory_problem(directory, 0o077):
@@ -84,10 +87,11 @@ def answering_pid(path: Path) -> int | None:
 
 def _make_directory(directory: Path) -> None:
     try:
-        if not directory.exists():
+        problem = parents_problem(directory)
+        if not problem and not directory.exists():
             directory.mkdir(mode=0o755, parents=True)
             directory.chmod(0o755)  # whatever the umask
-        problem = directory_problem(directory, 0o022)
+        problem = problem or directory_problem(directory, 0o022)
     except OSError as error:
         raise StepguardError("cannot use the socket's directory", f"{directory}: {error.strerror}") from error
     if problem:

@@ -15,6 +15,7 @@ from stepguard.archive.redaction import Rules, load_rules
 from stepguard.archive.store import Directory, Writer
 from stepguard.config import Archive
 from stepguard.errors import ConfigError, reason
+from stepguard.places import parents_problem
 
 _Loaded = TypeVar("_Loaded")
 
@@ -63,6 +64,8 @@ def directory_fault(path: Path) -> tuple[str, bool]:
     """
     where = f"[archive] dir: {path}"
     try:
+        if problem := parents_problem(path):
+            return f"{where}: {problem}", False
         with Directory.top(path, Writer("", OWNER_ONLY)):
             if os.access(path, os.W_OK | os.X_OK):
                 return "", False
@@ -75,4 +78,4 @@ def directory_fault(path: Path) -> tuple[str, bool]:
         advice = f"take one that is root's alone: install -d -m 0711 {path}/stepguard"
         return f"{where}: {error.strerror}, so no records are written: {advice}", False
     except OSError as error:
-        return f"{where}: {reason(error)}", False
+        return f"{where}: {reason(error)}: it must be a directory of root's", False

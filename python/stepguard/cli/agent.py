@@ -16,6 +16,7 @@ from stepguard import config as configuration
 from stepguard.config import Config
 from stepguard.errors import ConfigError, StepguardError, UsageError
 
+_SYNOPSIS = "write: stepguard agent [--check] [--config PATH]"
 _HELP = """Usage: stepguard agent [--check] [--config PATH]
 
   Take in what hooks and slurmstepd tell of jobs on this node, and bring it to
@@ -37,7 +38,9 @@ def main(argv: Sequence[str]) -> int:
         config = configuration.load(Path(words["--config"]) if "--config" in words else None)
         return _check(config) if "--check" in words else _run(config)
     except StepguardError as error:
-        print(f"stepguard: {error}", file=sys.stderr)
+        from stepguard.agent.log import printable
+
+        print(f"stepguard: {printable(str(error))}", file=sys.stderr)
         return error.exit_status
     except Exception:  # noqa: BLE001 - the process boundary; whoever keeps the agent running starts it again
         print(f"stepguard: the agent ends by a fault of its own: {traceback.format_exc()}", file=sys.stderr)
@@ -52,11 +55,11 @@ def _read(argv: Sequence[str]) -> dict[str, str]:
         if option == "--config":
             words[option] = value if equals else (rest.pop(0) if rest else "")
             if not words[option]:
-                raise UsageError("no path", "--config", "agent [--check] [--config PATH]")
+                raise UsageError("no path", "--config", _SYNOPSIS)
         elif option in ("--check", "--help", "-h") and not equals:
             words["--help" if option == "-h" else option] = ""
         else:
-            raise UsageError(f"unexpected {option!r}", "agent", "agent [--check] [--config PATH]")
+            raise UsageError(f"unexpected {option!r}", "agent", _SYNOPSIS)
     return words
 
 
@@ -69,14 +72,15 @@ def _run(config: Config) -> int:
 
 def _check(config: Config) -> int:
     from stepguard.agent import check
+    from stepguard.agent.log import printable
     from stepguard.archive.preparation import directory_fault, prepare
 
-    print(*check.effective(config), sep="\n")
+    print(*map(printable, check.effective(config)), sep="\n")
     _, faults = prepare(config.archive)
     found = [*check.local_problems(config), *map(str, faults)]
     trouble, may_end = directory_fault(Path(config.archive.dir))
     for problem in [*found, *([trouble] if trouble and not may_end else [])]:
-        print(f"stepguard: {problem}", file=sys.stderr)
+        print(f"stepguard: {printable(problem)}", file=sys.stderr)
     if trouble and may_end:
-        print(f"stepguard: warning: {trouble}", file=sys.stderr)
+        print(f"stepguard: warning: {printable(trouble)}", file=sys.stderr)
     return ConfigError.exit_status if found or (trouble and not may_end) else 0

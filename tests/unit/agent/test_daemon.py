@@ -228,6 +228,64 @@ def test_wrong_permissions(make_agent: Make, part: str, mode: int, owner: int, w
     assert (checked.returncode, why in checked.stderr) == (78, True), checked.stderr
 
 
+@pytest.mark.parametrize("way", ["others", "link"])
+@pytest.mark.parametrize("part", ["run", "spool"])
+@pytest.mark.parametrize(("mode", "owner", "why"), [(0o777, 0, "mode 0777"), (0o755, USER, f"belongs to uid {USER}")])
+def test_a_place_that_others_could_exchange(
+    make_agent: Make, way: str, part: str, mode: int, owner: int, why: str
+) -> None:
+    agent = make_agent()
+    others = agent.directory / "others"
+    (others / "deep").mkdir(parents=True)
+    others.chmod(mode)
+    os.chown(others, owner, owner)
+    (agent.directory / "link").symlink_to(others / "deep")
+    text = agent.config.read_text()
+    agent.config.write_text(text.replace(f'"{agent.directory}/{part}', f'"{agent.directory}/{way}/{part}'))
+    for words, status in ([], 1), (["--check"], 78):
+        done = subprocess.run(agent.argv(*words), capture_output=True, text=True, timeout=20)
+        assert (done.returncode, why in done.stderr, f"below {others}" in done.stderr) == (status, True, True), done
+    assert not (others / part).exists() and not (others / "deep" / part).exists()
+
+
+@pytest.mark.parametrize(
+    ("socket", "spool", "archive", "why"),
+    [
+        ("r/s", "a", "a", "two things at one place: [agent] spool: @/a, [archive] dir: @/a: name two paths"),
+        ("r/s", "a", "x/../a//", "two things at one place: [agent] spool: @/a, [archive] dir: @/a: name two paths"),
+        ("r/s", "a", "a/b", "one lies inside of the other: [agent] spool: @/a, [archive] dir: @/a/b"),
+        ("r/s", "a/b/c", "a", "one lies inside of the other: [agent] spool: @/a/b/c, [archive] dir: @/a"),
+        ("a", "a", "b", "two things at one place: [agent] socket: @/a, [agent] spool: @/a: name two paths"),
+        ("a/s", "a", "b", "one lies inside of the other: [agent] socket: @/a/s, [agent] spool: @/a"),
+        ("b/s", "a", "b", "one lies inside of the other: [agent] socket: @/b/s, [archive] dir: @/b"),
+        ("r/s", "a", "/", "not a place of stepguard's own: [archive] dir: /: name a path below it"),
+        ("r/s", "a", "//", "not a place of stepguard's own: [archive] dir: /: name a path below it"),
+        ("r/s", "/", "b", "not a place of stepguard's own: [agent] spool: /: name a path below it"),
+        ("r/s", "a", "linked", "two things at one place: [agent] spool: @/a, [archive] dir: @/a"),
+    ],
+)
+def test_places_that_exclude_one_another(make_agent: Make, socket: str, spool: str, archive: str, why: str) -> None:
+    agent = make_agent()
+    (agent.directory / "linked").symlink_to(agent.directory / "a")
+    before = sorted(agent.directory.iterdir())
+    paths = [path if path.startswith("/") else f"{agent.directory}/{path}" for path in (socket, spool, archive)]
+    agent.config.write_text('[agent]\nsocket = "{}"\nspool = "{}"\n[archive]\ndir = "{}"\n'.format(*paths))
+    said = f"stepguard: {why.replace('@', str(agent.directory))}"
+    for words in [["--check"], []] if archive != "linked" else [["--check"]]:
+        done = subprocess.run(agent.argv(*words), capture_output=True, text=True, timeout=20)
+        assert (done.returncode, said in done.stderr) == (78, True), done.stderr
+    assert sorted(agent.directory.iterdir()) == before
+
+
+def test_what_stands_in_the_configuration_does_not_steer_a_terminal(make_agent: Make) -> None:
+    agent = make_agent()
+    for line in ('dir = "/a\\u001b[2Jb"', 'dir = "/a\\nb"', 'dir = "/a\\u009b"', '"\\u001b[2J" = 1'):
+        agent.config.write_text(f"[archive]\n{line}\n")
+        done = subprocess.run(agent.argv("--check"), capture_output=True, text=True, timeout=20)
+        assert (done.returncode, done.stderr.count("\n")) == (78, 1), done.stderr
+        assert (done.stdout + done.stderr).rstrip("\n").isprintable(), done.stderr
+
+
 def test_others_than_root_may_not_run_it(make_agent: Make) -> None:
     code = (
         "import os, sys\n"
@@ -307,7 +365,9 @@ def test_check_finds_all_with_which_nothing_would_be_archived(make_agent: Make, 
         status, stderr = _check(agent, libexec, lines, str(archive))
         assert (status, stderr.count("\n"), said in stderr) == (78, 1, True), stderr
     both = 'admin_groups = ["no-such-group"]\nredaction_off = ["none"]'
-    assert _check(agent, libexec, both, "/tmp")[1].count("\n") == 3, "all are named at once"
+    (agent.directory / "open").mkdir()
+    (agent.directory / "open").chmod(0o1777)
+    assert _check(agent, libexec, both, f"{agent.directory}/open")[1].count("\n") == 3, "all are named at once"
     assert _check(agent, libexec, "", str(archive)) == (0, "")
 
 
@@ -317,6 +377,11 @@ def test_check_looks_at_the_archives_directory(make_agent: Make, libexec: Path) 
     assert (status, "/tmp: others than root may write to this directory" in stderr) == (78, True), stderr
     status, stderr = _check(agent, libexec, "", str(agent.config))
     assert (status, f"{agent.config}: Not a directory" in stderr) == (78, True), stderr
+    (agent.directory / "others").mkdir()
+    (agent.directory / "others/archive").mkdir()
+    (agent.directory / "others").chmod(0o777)
+    status, stderr = _check(agent, libexec, "", f"{agent.directory}/others/archive")
+    assert (status, "others may exchange it (mode 0777)" in stderr) == (78, True), stderr
     status, stderr = _check(agent, libexec, "", "/nonexistent")
     assert (status, "warning: [archive] dir: /nonexistent: there is no such directory" in stderr) == (0, True), stderr
 
