@@ -4,8 +4,6 @@ the job takes its place, an idle node from outside does, the job goes back into 
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -18,6 +16,7 @@ from bench.site import Site
 from bench.table import Row
 from guarded import Job, new_job, until
 from lab import Cluster, LabError
+from sick import hang, kernel_says, sick_lab
 
 _NODES = 4
 _BROKEN = "n3"
@@ -40,21 +39,27 @@ class Story(NamedTuple):
     strategy: str
     bounds: Bounds = Bounds()
     resume: str = ""
+    by_agent: bool = False  # whether an agent on each node tells of the fault
 
 
 def fail_gpu(lab: Cluster, node: str) -> None:
     """The program hangs on the node, as under a GPU that is gone, and somebody on the node tells of the fault."""
-    for pid, command in lab.processes(node).items():
-        if "ring.py" in command and "python3" in command:
-            os.kill(pid, signal.SIGSTOP)
+    hang(lab, node)
     fault_file = lab.root(node) / "run/stepguard/fault"
     fault_file.parent.mkdir(exist_ok=True)
     fault_file.write_text("replace: XID 79, GPU has fallen off the bus\n")
 
 
+def fall_off_the_bus(lab: Cluster, node: str) -> None:
+    """The same, but it is the node's kernel that tells of it, by an XID 79, and the agent that reads that."""
+    hang(lab, node)
+    kernel_says(lab, node, 79)
+
+
 _STORIES = (
     Story("spare: node powered off", Cluster.power_off, 4, "spare", Bounds(RECOVERY_S, AFTER_DETECTION_S)),
     Story("spare: GPU fault, program hangs", fail_gpu, 4, "spare", Bounds(GPU_RECOVERY_S)),
+    Story("spare: XID 79, program hangs", fall_off_the_bus, 4, "spare", Bounds(GPU_RECOVERY_S), by_agent=True),
     Story("splice: node powered off", Cluster.power_off, 3, "splice", Bounds(SPLICE_S, None, SPLICE_AFTER_DECISION_S)),
 )
 _REQUEUE = Story("requeue: node powered off", Cluster.power_off, 3, "requeue", resume='strategies = ["requeue"]')
@@ -101,7 +106,7 @@ def _await_requeued(job: Job) -> None:
 
 def recover(site: Site, story: Story, pause_s: float, await_resumed: Callable[[Job], None] = _await_resumed) -> Phases:
     """One recovery in a lab of its own, its node broken `pause_s` after the step has run for a while."""
-    with site.lab(_NODES, gpus_per_node=2) as lab:
+    with sick_lab(_NODES) if story.by_agent else site.lab(_NODES, gpus_per_node=2) as lab:
         job, fault_at = _break(lab, story, pause_s)
         await_resumed(job)
         return phases(_journal(job, story), fault_at, job.ranks(1))

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What agents find on GPUs decides what becomes of a guarded step."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from guarded import Job, hosts_of, new_job, until
+from lab.cluster import Cluster
+from recorded import record_of
+from sick import KERNEL_LOG, STEPGUARD, hang, health, kernel_says, line, pci, sick_lab
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+GPUS = ("--exclusive", "--gres=gpu:2")
+STEP = "srun --auto-resume=1 -N2 -n2 --gres=gpu:2"
+
+
+def node_of(lab: Cluster, name: str) -> tuple[set[str], str]:
+    """A node's states and its reason, as Slurm has them."""
+    shown = lab.run(["scontrol", "-o", "show", "node", name], user="root").stdout
+    state = next(word.partition("=")[2] for word in shown.split() if word.startswith("State="))
+    reason = shown.partition(" Reason=")[2].partition(" [")[0]
+    return set(state.split("+")), reason
+
+
+def events(job: Job, event: str) -> list[dict[str, Any]]:
+    return [record for record in job.journal() if record["event"] == event]
+
+
+def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
+    """On the batch host, which Slurm leaves in the job: it is ALLOCATED+FAIL until the job has ended."""
+    with sick_lab(3, reaction="fail") as lab:
+        job = new_job(lab)
+        job.submit(f"{STEP} {job.ring(400)}", "-N3", *GPUS)
+        assert hosts_of(job.await_steps(10)) == {"n1", "n2"}
+        hang(lab, "n1")
+        kernel_says(lab, "n1", 79, gpu=1)
+        after = job.await_steps(5, attempt=1)
+        assert hosts_of(after) == {"n2", "n3"}
+        until("n1 is marked", lambda: node_of(lab, "n1")[1] == "Action:Replace", 30, 0.3)
+        assert node_of(lab, "n1")[0] >= {"ALLOCATED", "FAIL"}
+        assert job.await_end(120) == "COMPLETED"
+        until("n1 is free", lambda: "ALLOCATED" not in node_of(lab, "n1")[0], 60, 0.3)
+        states, reason = node_of(lab, "n1")
+        assert ("FAIL" in states, reason) == (True, "Action:Replace")
+
+        text = f"n1: xid 79 on {pci(1)}: NVRM: Xid (PCI:{pci(1)}): 79, pid=77, name=python, GPU has fallen off the bus."
+        assert f"Verdict: hardware: {text} (agent); action: replace\n" in job.out()
+        [told] = events(job, "health")
+        assert (told["node"], told["code"], told["device"]) == ("n1", "79", pci(1))
+        assert (told["class"], told["action"]) == ("hardware-replace", "replace")
+        end = events(job, "end")[0]
+        assert (end["cause"], end["nodes"], end["action"]) == ("hardware", ["n1"], "replace")
+        [evidence] = end["evidence"]
+        assert (evidence["source"], evidence["code"], evidence["device"]) == ("agent", "79", pci(1))
+        assert 0 < end["detect_s"] < 60
+
+        record_of(lab, job.id, within_s=60)
+        shown = lab.run([STEPGUARD, "job", job.id], user="alice").stdout
+        assert f"{text} (agent: hardware-replace, replace)" in shown
+        assert "; action: replace; noticed after " in shown
+        assert "; replaced within " in shown
+
+
+@pytest.mark.parametrize("xid", [13, 43])
+def test_a_fault_of_the_programs_own_is_named_and_not_resumed(xid: int) -> None:
+    with sick_lab(3) as lab:
+        job = new_job(lab)
+        job.submit(f"{STEP} {job.ring(400, '--fail-at', '60', '6')}", "-N3", *GPUS)
+        job.await_steps(10)
+        kernel_says(lab, "n2", xid)
+        assert job.await_end() == "FAILED"
+        why = f"application: XID {xid} on GPU {pci(0)} of n2: the program's own fault; the program ended with status 6"
+        assert f"Not resumed: {why}\n" in job.out()
+        assert f"n2: xid {xid} on {pci(0)}: " in job.out()
+        assert [record["event"] for record in job.journal()] == ["start", "health", "end"]
+        end = job.journal()[-1]
+        assert (end["cause"], end["nodes"], end["action"]) == ("application", [], "restart-application")
+        assert [(one["node"], one["code"]) for one in end["evidence"]] == [("n2", str(xid))]
+
+
+def test_a_double_bit_error_asks_for_a_reset_and_the_step_goes_on_elsewhere() -> None:
+    with sick_lab(3, reaction="fail") as lab:
+        job = new_job(lab)
+        job.submit(f"{STEP} {job.ring(200)}", "-N3", *GPUS)
+        job.await_steps(10)
+        kernel_says(lab, "n2", 48)
+        assert hosts_of(job.await_steps(5, attempt=1)) == {"n1", "n3"}
+        assert "; action: reset-gpu\n" in job.out()
+        assert events(job, "end")[0]["action"] == "reset-gpu"
+        until("n2 is marked", lambda: node_of(lab, "n2")[1] == "Action:Reboot", 30, 0.3)
+        assert job.await_end() == "COMPLETED"
+
+
+def test_a_program_that_is_quicker_than_the_kernels_log_is_resumed_all_the_same() -> None:
+    with sick_lab(3) as lab:
+        job = new_job(lab)
+        dies = f"printf '%s' '{line(79)}' >>{KERNEL_LOG}; exit 1"
+        body = (
+            f"if [ $STEPGUARD_ATTEMPT$SLURMD_NODENAME = 0n2 ]; then {dies}; fi; test $STEPGUARD_ATTEMPT = 1 || sleep 60"
+        )
+        lab.write(job.directory / "body.sh", f"{body}\n")
+        job.submit(f"srun --auto-resume=1 -K -N2 -n2 --gres=gpu:2 sh {job.directory}/body.sh", "-N3", *GPUS)
+        assert job.await_end() == "COMPLETED", job.out()
+        assert [end.get("cause") for end in events(job, "end")] == ["hardware", None]
+
+
+def test_a_gpu_that_is_not_the_jobs_and_what_was_before_are_nobodys_concern() -> None:
+    with sick_lab(3) as lab:
+        kernel_says(lab, "n1", 48)
+        until("the agent knows", lambda: health(lab, "n1")["status"] == "fail", 20, 0.2)
+        job = new_job(lab, resume="require_exclusive = false")  # an exclusive job has all GPUs of its nodes
+        job.submit(f"srun --auto-resume=1 -N2 -n2 --gres=gpu:1 {job.ring(100)}", "-N3", "--gres=gpu:1")
+        job.await_steps(10)
+        kernel_says(lab, "n2", 79, gpu=1)
+        until("the agent knows", lambda: health(lab, "n2")["status"] == "fail", 20, 0.2)
+        assert job.await_end() == "COMPLETED"
+        assert hosts_of(job.progress()) == {"n1", "n2"}
+        assert [record["event"] for record in job.journal()] == ["start", "end"]
+        assert "xid" not in job.out()
+
+
+def test_an_agent_that_hangs_or_is_gone_leaves_the_fault_file() -> None:
+    with sick_lab(4) as lab:
+        agent = next(pid for pid, command in lab.processes("n2").items() if command.endswith("stepguard agent "))
+        job = new_job(lab)
+        job.submit(f"{STEP} {job.ring(500)}", "-N4", *GPUS)
+        job.await_steps(10)
+        os.kill(agent, signal.SIGSTOP)
+        lab.agents.kill("n1")
+        done = len(job.progress())
+        job.await_steps(done + 100)  # heartbeats are answered all the while
+        fault = lab.root("n2") / "run/stepguard/fault"
+        fault.write_text("check: fans\n")
+        until("it is told", lambda: "n2: fans (fault-file: check)" in job.out(), 20)
+        fault.write_text("reboot: GSP timeout\n")
+        assert hosts_of(job.await_steps(5, attempt=1)) == {"n1", "n3"}
+        assert "n2: GSP timeout (fault-file); action: reboot" in job.out()
+        os.kill(agent, signal.SIGCONT)
+        lab.run(["scancel", job.id])
