@@ -34,6 +34,16 @@ def run_job(lab: Cluster, body: str, *options: str) -> Record:
     return record_of(lab, submit(lab, body, *options))
 
 
+def test_a_step_on_another_node_alone_makes_no_second_record(lab: Cluster) -> None:
+    record = run_job(lab, "srun -N1 -n1 -r1 hostname", "-N2", "--exclusive")
+    manifest = record.manifest
+    other = manifest.nodes[1]
+    assert record.output().decode().split() == [other]
+    assert (manifest.lead_node, [step.nodes for step in manifest.steps[1:]]) == (manifest.nodes[0], [])
+    assert [step.nodes for step in record.nodes[other].steps] == [other]
+    assert [path.name for path in record.path.parent.glob(f"{manifest.job_id}.*")] == [f"{manifest.job_id}.0"]
+
+
 def test_a_batch_job_with_steps_on_two_nodes(lab: Cluster) -> None:
     began_s = time.time()
     steps = "srun --overlap -N2 -n4 hostname; srun --overlap -N1 -n1 -w $SLURMD_NODENAME sh -c 'exit 3'"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from stepguard.archive.layout import is_safe_name
@@ -111,20 +111,29 @@ def cluster_name(environments: Environments) -> str:
 
 
 def node_list(events: Sequence[Event], environments: Environments) -> tuple[str, list[str]]:
-    """The job's nodes as Slurm writes them and one by one: as the prolog had them, else as a step or the epilog had."""
-    told = [environments.hooks.get(name, "") for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST")]
-    told += [environments.batch.get("SLURM_JOB_NODELIST", "")]
-    told += [
-        wire.text(event.fields, name)
+    """The job's nodes as Slurm writes them and one by one: as the prolog had them, else as a step or the epilog had.
+
+    Without PrologFlags=Alloc slurmd may name but itself to the hooks of a node on which steps alone run, and to the
+    epilog of one that left the job (22.05). Where no batch script tells better, a step's list that has more counts.
+    """
+    hooks = [environments.hooks.get(name, "") for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST")]
+    hooks += [environments.batch.get("SLURM_JOB_NODELIST", "")]
+    steps = [
+        [wire.text(event.fields, name) for event in events if event.kind == "step_start"]
         for name in ("job_node_list", "step_node_list")
-        for event in events
-        if event.kind == "step_start"
     ]
-    for text in told:
+    told = next(_expanded([*hooks, *steps[0], *steps[1]]), ("", []))
+    if len(told[1]) == 1 and not any(event.kind == "batch" for event in events):
+        wider = (found for found in _expanded(steps[0]) if set(found[1]) > set(told[1]))
+        return next(wider, told)
+    return told
+
+
+def _expanded(texts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    for text in texts:
         with contextlib.suppress(StepguardError):  # not a host list: the next one may be
             if nodes := hostlist.expand(text):
-                return text, nodes
-    return "", []
+                yield text, nodes
 
 
 def exit_codes(environments: Environments) -> tuple[tuple[int, int] | None, int | None]:

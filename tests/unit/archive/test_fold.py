@@ -177,6 +177,19 @@ def test_the_lead_without_a_script_is_the_first_node() -> None:
     assert manifest_of(Told(node="n1").prolog().epilog()).kind == "unknown"
 
 
+def test_a_node_whose_hooks_name_but_itself_does_not_lead() -> None:
+    """As slurmd 22.05 does where a single step runs on a node that is not the job's first."""
+    told = Told(node="n3", nodes="n3").prolog()
+    told.step_start(0, "train", job_node_list="n[1-3]", step_node_list="n3").step_end(0, (0, 0)).epilog()
+    assert folded(told).manifest is None
+    alone = Told(node="n3", nodes="n3").prolog()
+    alone.step_start(0, "train", job_node_list="n3", step_node_list="n3").step_end(0, (0, 0)).epilog()
+    assert manifest_of(alone).nodes == ["n3"]
+    other = Told(node="n3", nodes="n3").prolog()
+    other.step_start(0, "train", job_node_list="n[7-9]", step_node_list="n3").step_end(0, (0, 0)).epilog()
+    assert manifest_of(other).nodes == ["n3"]
+
+
 def test_a_node_that_left_before_its_prolog_does_not_lead() -> None:
     for nodes in ("", "(null)", "n[1-2]"):
         assert folded(Told(node="n3").epilog(SLURM_NODELIST=nodes)).manifest is None
