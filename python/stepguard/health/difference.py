@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepguard.health.difference_table import COUNTERS, NODE_STATES, STATES, Counter
+from stepguard.health.difference_table import COUNTERS, NODE_STATES, PARTS, STATES, Counter, Part
 from stepguard.health.model import Action, Finding, Status, worst
 from stepguard.health.probes.document import to_finding
-from stepguard.health.snapshot import Snapshot
+from stepguard.health.snapshot import GPU_PROBE, Snapshot
 
 Values = Mapping[str, Any]
 
@@ -34,6 +34,8 @@ class Kind(enum.StrEnum):
     SWAPPED = "swapped"
     MIG_VANISHED = "mig-vanished"
     MIG_NEW = "mig-new"
+    DEVICE_GONE = "device-gone"
+    DEVICE_NEW = "device-new"
     REBOOTED = "rebooted"
 
 
@@ -44,7 +46,7 @@ _ACTIONS = {Kind.VANISHED: Action.REBOOT, Kind.REBOOTED: Action.NONE}
 class Change:
     """One thing that is not as it was.
 
-    `device`  UUID of the GPU; "" for the node as a whole
+    `device`  UUID of the GPU, or the name of another device; "" for the node as a whole
     `what`    the value's path in the snapshot, an NVLink's with its number: nvlink.link_replays.3
     `by`      how much a counter moved; None for what is no counter
     `status`  how bad it is that it happened; OK: it is told, and no more
@@ -109,8 +111,11 @@ def compare(before: Snapshot, after: Snapshot) -> Difference:
     for probe, path in NODE_STATES:
         sides = [_at(side["shared"].get(probe), path) for side in (before, after)]
         comparison.state("", f"{probe}.{path}", *sides)
+    for part in PARTS:
+        comparison.part(part, *(_at(side["shared"].get(part.probe), part.path) for side in (before, after)))
     if before["gpus"] is None or after["gpus"] is None:
-        comparison.is_not_known("", "gpus")
+        if not (_has_no_gpus(before) and _has_no_gpus(after)):
+            comparison.is_not_known("", "gpus")
     else:
         comparison.gpus(before, after)
     known = {(one["device"], one["what"]) for one in before["findings"]}
@@ -180,6 +185,25 @@ class _Comparison:
             if time_ns:
                 self.found.throttled_ms.setdefault(uuid, {})[cause] = time_ns / _NS_PER_MS
 
+    def part(self, part: Part, before: Values | None, after: Values | None) -> None:
+        """Devices of one kind, none of which is a GPU of NVIDIA's."""
+        if before is None or after is None:
+            if before or after:
+                self.is_not_known("", f"{part.probe}.{part.path}")
+            return
+        for device, was in before.items():
+            now = after.get(device)
+            if now is None:
+                self.add(Kind.DEVICE_GONE, device, f"{part.probe}.{part.path}", device, None, status=part.gone)
+                continue
+            for counter in part.counters:
+                self.counter(device, counter, _at(was, counter.path), _at(now, counter.path))
+            for path in part.states:
+                self.state(device, path, _at(was, path), _at(now, path))
+        for device in after:
+            if device not in before:
+                self.add(Kind.DEVICE_NEW, device, f"{part.probe}.{part.path}", None, device)
+
     def counter(self, device: str, counter: Counter, before: object, after: object) -> None:
         if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
             for place, (one, other) in enumerate(zip(before, after, strict=True)):
@@ -230,6 +254,12 @@ def _at(values: Any, path: str) -> Any:
             return None
         values = values.get(key)
     return values
+
+
+def _has_no_gpus(snapshot: Snapshot) -> bool:
+    """Whether the node has none of NVIDIA's, which is known, rather than none that answers."""
+    probe = snapshot["probes"].get(GPU_PROBE)
+    return snapshot["gpus"] is None and probe is not None and probe["status"] == Status.OK
 
 
 def _unread(uuid: str, gpu: Values, unread: list[dict[str, Any]]) -> dict[str, Any] | None:

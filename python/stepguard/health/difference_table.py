@@ -9,7 +9,7 @@ from stepguard.health.model import Status
 
 
 class Counter(NamedTuple):
-    """A value that only grows, or a list of such, one an NVLink. `status`: how bad it is that it did."""
+    """A value that only grows, or a list of such, one an NVLink or a core. `status`: how bad it is that it did."""
 
     path: str
     status: Status
@@ -52,4 +52,69 @@ STATES = (
     *("fabric.health_mask", "fabric.health_summary"),
 )
 # Of the node, by the probe that tells them.
-NODE_STATES = (("nvml", "driver.version"), ("nvml", "driver.cuda_version"), ("nvml", "count"))
+NODE_STATES = (
+    ("nvml", "driver.version"),
+    ("nvml", "driver.cuda_version"),
+    ("nvml", "count"),
+    ("host", "clocksource"),
+)
+
+
+class Part(NamedTuple):
+    """Devices that a probe tells of by their name, at `path` of its values. `gone`: how bad it is that one is gone."""
+
+    probe: str
+    path: str
+    counters: tuple[Counter, ...]
+    states: tuple[str, ...]
+    gone: Status
+
+
+PARTS = (
+    # What a congested network moves as well is told, no more: discards, retries, and errors that were corrected.
+    Part(
+        "infiniband",
+        "ports",
+        (
+            *_counters(_WARN, "counters", "link_downed", "link_error_recovery", "local_link_integrity_errors"),
+            *_counters(_WARN, "counters", "excessive_buffer_overrun_errors"),
+            *_counters(_OK, "counters", "symbol_error", "port_rcv_errors", "port_xmit_discards", "VL15_dropped"),
+            *_counters(_OK, "hw_counters", "out_of_sequence", "packet_seq_err", "local_ack_timeout_err"),
+            *_counters(_OK, "hw_counters", "rnr_nak_retry_err", "retrans_pkts", "rx_drops"),
+            # EFA, from Nitro v4 on.
+            *_counters(_WARN, "hw_counters", "retrans_timeout_events", "unresponsive_remote_events"),
+            *_counters(_WARN, "hw_counters", "impaired_remote_conn_events"),
+            *_counters(_WARN, "hw_counters", "rdma_read_wr_err", "rdma_write_wr_err"),
+        ),
+        ("state", "physical", "rate_gbps", "link"),
+        _WARN,
+    ),
+    Part("infiniband", "devices", (), ("type", "firmware"), _WARN),
+    # As the probe's rules have it; what programs do wrong is told.
+    Part(
+        "neuron",
+        "devices",
+        (
+            *_counters(
+                _FAIL, "counters", "mem_ecc_uncorrected", "sram_ecc_uncorrected", "hw_error", "reset_fail_count"
+            ),
+            *_counters(_WARN, "counters", "mem_ecc_repairable_uncorrected", "timeout"),
+            *_counters(_OK, "counters", "failure", "generic_error", "reset_req_count"),
+        ),
+        ("serial", "cores"),
+        _FAIL,
+    ),
+    Part(
+        "amd",
+        "devices",
+        (
+            *_counters(_FAIL, "ecc", "uncorrectable"),
+            *_counters(_WARN, "ecc", "deferred"),
+            *_counters(_OK, "ecc", "correctable"),
+            Counter("bad_pages", _WARN),
+        ),
+        ("uuid", "xgmi_links"),
+        _FAIL,
+    ),
+    Part("host", "edac", (Counter("corrected", _OK), Counter("uncorrected", _FAIL)), (), _WARN),
+)

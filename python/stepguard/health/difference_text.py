@@ -19,6 +19,8 @@ _WORDS = {
     Kind.SWAPPED: "another GPU is at {what}: {after}",
     Kind.MIG_VANISHED: "MIG device {what} vanished",
     Kind.MIG_NEW: "MIG device {what} is new",
+    Kind.DEVICE_GONE: "gone",
+    Kind.DEVICE_NEW: "new",
     Kind.REBOOTED: "the node was rebooted in between",
 }
 

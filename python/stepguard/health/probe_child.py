@@ -14,7 +14,7 @@ import sys
 
 from stepguard.health.probes.document import to_document
 from stepguard.health.probes.settings import Settings
-from stepguard.health.probes.table import PROBES
+from stepguard.health.probes.table import entry
 
 # Whoever started it may be gone, and then nobody kills it at its deadline.
 _GRACE_S = 1.0
@@ -25,7 +25,7 @@ def main(name: str, settings_text: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, settings.deadline_s + _GRACE_S)  # SIGALRM ends us, hung in a library or not
     output = os.dup(1)
     os.dup2(2, 1)
-    report = importlib.import_module(PROBES[name].module).run(settings)
+    report = importlib.import_module(entry(name).module).run(settings)
     with os.fdopen(output, "w", encoding="utf-8") as file:
         json.dump(to_document(report), file)
     # Neither threads that hang nor the end of a driver's library are waited for.

@@ -13,19 +13,21 @@ running.close()
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stepguard.errors import ProcessError
 from stepguard.health.model import Report, Status
 from stepguard.health.probes.document import from_bytes
+from stepguard.health.probes.here import is_here
+from stepguard.health.probes.program import memory_file, written
 from stepguard.health.probes.settings import Settings
-from stepguard.health.probes.table import PROBES
+from stepguard.health.probes.table import entry
 from stepguard.process import Child, spawn
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ _ERRORS_BYTES = 64 << 10
 _LINE_CHARS = 500
 # A killed child is gone at once, unless it waits for a device (state D).
 _DEATH_S = 0.5
+_TOLD_S = 5.0
 
 
 class Running:
@@ -72,6 +75,10 @@ class Running:
             self._report = self._reported(ended)
         return self._report
 
+    def said(self) -> str:
+        """The last line that it wrote to its stderr so far: what it is at, of a long one."""
+        return _last_line(self._errors)
+
     def close(self) -> None:
         """Kills the child if it still runs, and lets go of what this holds."""
         if self._ended >= 0:
@@ -91,12 +98,11 @@ class Running:
             self.child.poll()
 
     def _reported(self, ended: bool) -> Report:
-        written = os.lseek(self._output, 0, os.SEEK_CUR)  # moved by the child's writes: it is the same open file
         try:
             # A thread that hangs in a driver can keep a child from ending that has told all.
-            return from_bytes(os.pread(self._output, written, 0))
+            return from_bytes(written(self._output))
         except ValueError as error:
-            said = _last_line(self._errors)
+            said = self.said()
             if not ended:
                 return _unknown(self.name, f"no answer within {self._limit_s:g} s{f': {said}' if said else ''}")
             return _unknown(self.name, f"it ended with status {self.child.status}: {said or f'no report: {error}'}")
@@ -109,8 +115,13 @@ class Probes:
         self._children: dict[str, Child] = {}
 
     def start(self, name: str, settings: Settings) -> Running | Report:
-        """Starts a probe; a Report where that cannot be. Raises KeyError when there is no such probe."""
-        PROBES[name]
+        """Starts a probe; a Report where that cannot be, or need not: there is nothing for it to look at.
+
+        Raises KeyError when there is no such probe.
+        """
+        known = entry(name)
+        if not is_here(known.only_where, settings.root):
+            return Report(name, Status.OK, known.nothing)
         before = self._children.get(name)
         if before is not None and before.poll() is None:
             return _unknown(name, f"its last process still runs, or hangs and cannot be killed (pid {before.pid})")
@@ -122,14 +133,19 @@ class Probes:
         return running
 
 
-def probe(name: str, settings: Settings | None = None) -> Report:
-    """Runs a probe and waits for its report, at most for its deadline. Raises KeyError when there is no such probe."""
-    started = Probes().start(name, settings or Settings(deadline_s=PROBES[name].deadline_s))
+def probe(name: str, settings: Settings | None = None, told: Callable[[str], None] | None = None) -> Report:
+    """Runs a probe and waits for its report, at most for its deadline; `told` hears what it is at, every few seconds.
+
+    Raises KeyError when there is no such probe.
+    """
+    started = Probes().start(name, settings or Settings(deadline_s=entry(name).deadline_s))
     if isinstance(started, Report):
         return started
     with started as running:
         while (report := running.take()) is None:
-            _is_readable(running.fileno(), max(0.001, running.deadline_s - time.monotonic()))
+            left_s = max(0.001, running.deadline_s - time.monotonic())
+            if not _is_readable(running.fileno(), left_s if told is None else min(_TOLD_S, left_s)) and told:
+                told(running.said())
         if running.child.status is None:
             _is_readable(running.fileno(), _DEATH_S)
             running.child.poll()
@@ -142,7 +158,7 @@ def _start(name: str, settings: Settings) -> Running:
     opened = [devnull]
     try:
         for size in (_OUTPUT_BYTES, _ERRORS_BYTES):
-            opened.append(_bounded_file(size))
+            opened.append(memory_file(size))
         child = spawn(argv, stdin=devnull, stdout=opened[1], stderr=opened[2], new_session=True)
     except BaseException:
         for descriptor in opened[1:]:
@@ -153,14 +169,6 @@ def _start(name: str, settings: Settings) -> Running:
     return Running(name, settings.deadline_s, child, opened[1], opened[2])
 
 
-def _bounded_file(size: int) -> int:
-    """A file in memory that the kernel lets nobody make larger."""
-    descriptor = os.memfd_create("probe", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, size)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return descriptor
-
-
 def _is_readable(descriptor: int, timeout_s: float) -> bool:
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
@@ -168,8 +176,7 @@ def _is_readable(descriptor: int, timeout_s: float) -> bool:
 
 
 def _last_line(errors: int) -> str:
-    written = os.lseek(errors, 0, os.SEEK_CUR)
-    lines = os.pread(errors, written, 0).decode(errors="replace").split("\n")
+    lines = written(errors).decode(errors="replace").split("\n")
     line = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return "".join(char if char.isprintable() else "?" for char in line[:_LINE_CHARS])
 

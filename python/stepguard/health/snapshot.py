@@ -24,7 +24,7 @@ SCHEMA = 1
 
 Snapshot = dict[str, Any]
 
-_GPU_PROBE = "nvml"
+GPU_PROBE = "nvml"
 _OF_GPUS = frozenset({"gpus", "unread"})
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _INDICES = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
@@ -42,7 +42,7 @@ def build(
 ) -> Snapshot:
     """The same of any time."""
     reports = list(reports)
-    of_gpus: Mapping[str, Any] = next((report.values for report in reports if report.probe == _GPU_PROBE), {})
+    of_gpus: Mapping[str, Any] = next((report.values for report in reports if report.probe == GPU_PROBE), {})
     known = of_gpus.get("gpus")
     wanted = None if gpus is None or _has_mig(known) else set(gpus)
     unread = [one for one in of_gpus.get("unread", ()) if _is_wanted(one["device"], one, wanted)]

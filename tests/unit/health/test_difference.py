@@ -6,18 +6,20 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.gpus import DRIVER_NOT_LOADED, GPU_IS_LOST, Gpus, uuid
 from stepguard.health.difference import Change, Difference, Kind, compare
-from stepguard.health.difference_table import COUNTERS, STATES
+from stepguard.health.difference_table import COUNTERS, PARTS, STATES
 from stepguard.health.difference_text import lines
-from stepguard.health.model import Action, Status
+from stepguard.health.model import Action, Report, Status
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probing import probe
 from stepguard.health.snapshot import Snapshot, build, uuids
+from unit.health.probes.trees import Tree
 
 Look = Callable[..., Snapshot]
 
@@ -249,3 +251,101 @@ def test_any_number_of_gpus(count: int, make_gpus: Callable[[int], Gpus]) -> Non
     make_gpus(count)
     difference = compare(_look(), _look())
     assert (difference.gpus, difference.changes) == (count, [])
+
+
+def _shared(probe_name: str, part: str, devices: dict[str, object] | None, at_s: float = 0.0) -> Snapshot:
+    """A node without NVIDIA's GPUs, of which a probe tells these devices; None: it could not look."""
+    values: dict[str, object] = {} if devices is None else {part: devices}
+    reports = [Report("nvml", _OK, "no NVIDIA GPU here"), Report(probe_name, _OK, values=values)]
+    return build(reports, None, at_s, at_s, "one")
+
+
+def _devices(probe_name: str, part: str, before: dict[str, Any], after: dict[str, Any] | None) -> Difference:
+    return compare(_shared(probe_name, part, before), _shared(probe_name, part, after, 60.0))
+
+
+_PORT = {"state": "active", "rate_gbps": 400, "counters": {"link_downed": 4, "symbol_error": 1}, "hw_counters": {}}
+
+
+def test_ports_whose_counters_moved() -> None:
+    after = {**_PORT, "rate_gbps": 200, "counters": {"link_downed": 6, "symbol_error": 2, "port_rcv_data": 9}}
+    difference = _devices("infiniband", "ports", {"mlx5_0/1": _PORT, "mlx5_1/1": _PORT}, {"mlx5_0/1": after, "x/1": {}})
+    assert difference.changes == [
+        Change(Kind.MOVED, "mlx5_0/1", "counters.link_downed", 4, 6, 2, _WARN),
+        Change(Kind.MOVED, "mlx5_0/1", "counters.symbol_error", 1, 2, 1, _OK),
+        Change(Kind.CHANGED, "mlx5_0/1", "rate_gbps", 400, 200),
+        Change(Kind.DEVICE_GONE, "mlx5_1/1", "infiniband.ports", "mlx5_1/1", None, None, _WARN),
+        Change(Kind.DEVICE_NEW, "x/1", "infiniband.ports", None, "x/1"),
+    ]
+    assert difference.status is _WARN
+    assert lines(difference)[:2] == ["WARN mlx5_0/1: counters.link_downed moved by 2, to 6", "WARN mlx5_1/1: gone"]
+    assert [one.what for one in difference.findings()] == [
+        "moved: counters.link_downed",
+        "device-gone: infiniband.ports",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("probe_name", "part", "before", "after", "what", "status"),
+    [
+        (
+            "neuron",
+            "devices",
+            {"counters": {"hw_error": [0, 0]}},
+            {"counters": {"hw_error": [0, 2]}},
+            "hw_error.1",
+            _FAIL,
+        ),
+        ("neuron", "devices", {"counters": {"timeout": [1]}}, {"counters": {"timeout": [2]}}, "timeout.0", _WARN),
+        (
+            *("neuron", "devices", {"counters": {"sram_ecc_uncorrected": 0}}),
+            *({"counters": {"sram_ecc_uncorrected": 1}}, "sram_ecc_uncorrected", _FAIL),
+        ),
+        ("host", "edac", {"corrected": 3, "uncorrected": 0}, {"corrected": 3, "uncorrected": 1}, "uncorrected", _FAIL),
+        ("host", "edac", {"corrected": 3}, {"corrected": 30}, "corrected", _OK),
+        ("amd", "devices", {"ecc": {"uncorrectable": 0}}, {"ecc": {"uncorrectable": 4}}, "ecc.uncorrectable", _FAIL),
+        ("amd", "devices", {"bad_pages": 1}, {"bad_pages": 2}, "bad_pages", _WARN),
+        (
+            *("infiniband", "ports", {"hw_counters": {"retrans_timeout_events": 7}}),
+            *({"hw_counters": {"retrans_timeout_events": 8}}, "hw_counters.retrans_timeout_events", _WARN),
+        ),
+    ],
+)
+def test_counters_of_other_devices(
+    probe_name: str, part: str, before: dict[str, Any], after: dict[str, Any], what: str, status: Status
+) -> None:
+    difference = _devices(probe_name, part, {"one": before}, {"one": after})
+    assert [(one.kind, one.device, one.status) for one in difference.changes] == [(Kind.MOVED, "one", status)]
+    assert difference.changes[0].what.endswith(what)
+
+
+def test_a_counter_that_was_cleared_in_between() -> None:
+    before, after = [{"one": {"counters": {"hw_error": [count]}}} for count in (9, 1)]
+    assert [one.kind for one in _devices("neuron", "devices", before, after).changes] == [Kind.RESET, Kind.MOVED]
+
+
+def test_a_probe_that_could_not_look_on_one_side() -> None:
+    difference = _devices("infiniband", "ports", {"mlx5_0/1": _PORT}, None)
+    assert difference.changes == []
+    assert difference.not_known == {"": ["infiniband.ports"]}
+    assert _devices("infiniband", "ports", {}, None).not_known == {}
+
+
+def test_a_node_without_gpus_is_no_unknown() -> None:
+    difference = _devices("infiniband", "ports", {"mlx5_0/1": _PORT}, {"mlx5_0/1": _PORT})
+    assert (difference.status, difference.changes, difference.not_known) == (_OK, [], {})
+
+
+def test_all_parts_are_read_by_their_probes(tmp_path: Path) -> None:
+    tree = Tree(tmp_path / "root")
+    tree.put_port("mlx5_0/1")
+    tree.put_neuron(0)
+    tree.put({"ce_count": 0, "ue_count": 0}, "/sys/devices/system/edac/mc/mc0")
+    for part in PARTS:
+        if part.probe != "amd":  # its test compares all its values
+            values: Any = probe(part.probe, Settings(root=str(tree), deadline_s=30.0)).values
+            device = next(iter(values[part.path].values()))
+            for path in [*(counter.path for counter in part.counters), *part.states]:
+                if not path.startswith(("counters.", "hw_counters.")) or part.probe == "neuron":
+                    name, _, rest = path.partition(".")
+                    assert name in device and (not rest or rest in device[name]), (part.probe, path)

@@ -16,6 +16,7 @@ from lab.gpus import Gpus
 from stepguard.health.model import Action, Finding, Report, Status
 from stepguard.health.probes.document import from_bytes, from_document, to_document
 from stepguard.health.probes.settings import Settings
+from stepguard.health.probes.table import PROBES
 from stepguard.health.probing import Probes, Running, probe
 
 _AT_ONCE_S = 30.0
@@ -218,3 +219,21 @@ def test_a_damaged_document_is_refused(damaged: object) -> None:
     assert from_document(well).status is Status.OK
     with pytest.raises(ValueError, match=r"."):
         from_document({**well, **damaged} if isinstance(damaged, dict) else damaged)
+
+
+def test_where_there_is_nothing_to_look_at_no_child_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reports = {name: probe(name, Settings(root=str(tmp_path))) for name in PROBES}
+    started = {name for name, report in reports.items() if report.status is Status.UNKNOWN}
+    assert started == {"nvml", "host"}
+    assert all(reports[name].reason == PROBES[name].nothing != "" for name in PROBES if name not in started)
+
+
+def test_what_it_is_at_is_heard(child: Callable[[str], Path]) -> None:
+    child("echo 'GPU 3 is asked' >&2; exec sleep 1000")
+    with _started(Probes()) as running:
+        until_s = time.monotonic() + 30
+        while not running.said() and time.monotonic() < until_s:
+            time.sleep(0.01)
+        assert running.said() == "GPU 3 is asked"

@@ -11,8 +11,8 @@ from stepguard.health.kernel.fold import Folder
 from stepguard.health.kernel.lines import numbered, read
 from stepguard.health.kernel.shape import Shape, shape_of
 from stepguard.health.model import Event, FaultClass, Judgement, Status, worst
-from stepguard.health.tools import KINDS
 from stepguard.health.tools.kind import Kind
+from stepguard.health.tools.kinds import KINDS
 
 KERNEL_LOG = "kernel-log"
 UNKNOWN = "unknown"

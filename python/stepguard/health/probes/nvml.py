@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from stepguard.health.gpus import pci_address
-from stepguard.health.model import Action, Finding, Report, Status, worst
+from stepguard.health.model import Action, Finding, Report, Status
 from stepguard.health.probes import nvml_reading as reading
 from stepguard.health.probes.nvml_judging import judge
+from stepguard.health.probes.report import conclude
 from stepguard.health.probes.settings import Settings
 
 NAME = "nvml"
@@ -105,8 +106,8 @@ def run(settings: Settings) -> Report:
         readings = _read(pynvml, range(count), until_s)
     _name_lost(readings, settings)
     findings = [*_count(count, expected), *(finding for one in readings for finding in one.findings())]
-    status = worst((finding.status for finding in findings), of_none=Status.OK)
-    return Report(NAME, status, _reason(findings, len(readings)), findings, _values(driver, count, expected, readings))
+    well = f"{len(readings)} GPU{'s' if len(readings) != 1 else ''}, no finding"
+    return conclude(NAME, findings, well, _values(driver, count, expected, readings))
 
 
 def _places(settings: Settings, count: int) -> list[int | str]:
@@ -204,16 +205,6 @@ def _no_nvml(error: Any, expected: dict[str, int | None]) -> Report:
     else:
         finding = Finding(Status.UNKNOWN, "", "driver", Action.CHECK, f"NVML does not start: {error}")
     return Report(NAME, finding.status, finding.evidence, [finding], values)
-
-
-def _reason(findings: list[Finding], count: int) -> str:
-    if not findings:
-        return f"{count} GPU{'s' if count != 1 else ''}, no finding"
-    status = worst(finding.status for finding in findings)
-    of_worst = [finding for finding in findings if finding.status is status]
-    first = of_worst[0]
-    more = f"; and {len(of_worst) - 1} more" if len(of_worst) > 1 else ""
-    return f"{first.device}{': ' if first.device else ''}{first.what}: {first.evidence}{more}"
 
 
 def _values(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,15 @@ class Settings:
     `gpus_expected`  how many GPUs gres.conf gives the node; None where that is not known
     `dev`            where device files are
     `driver_gpus`    where NVIDIA's driver has a directory for each GPU that it took on, named by PCI address
+    `root`           what /sys and /proc are under
+    `state`          a directory of its own in which probes remember counters and results; None: they do not
+    `ports`          ports of RDMA devices that must be up, as mlx5_0/1; None is all, and one never up may be unused
+    `filesystems`    directories that must not be full; one that is not there is left out
+    `services`       units of systemd that must be active
+    `mounts`         what must be mounted, and answer
+    `stress_s`       for how long processors and disks are loaded
+    `diagnostic_level`  of dcgmi diag under stress: 2 takes minutes, 3 half an hour
+    `max_age_s`      results of stress that are not older are told again
     """
 
     deadline_s: float = 30.0
@@ -23,6 +33,15 @@ class Settings:
     gpus_expected: int | None = None
     dev: str = "/dev"
     driver_gpus: str = "/proc/driver/nvidia/gpus"
+    root: str = "/"
+    state: str | None = None
+    ports: tuple[str, ...] | None = None
+    filesystems: tuple[str, ...] = ("/", "/tmp", "/dev/shm", "/var/spool/stepguard")
+    services: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    stress_s: float = 30.0
+    diagnostic_level: int = 2
+    max_age_s: float = 0.0
 
     def to_text(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -30,7 +49,6 @@ class Settings:
     @classmethod
     def from_text(cls, text: str) -> Settings:
         """Raises ValueError or TypeError when that is not the text of settings."""
-        values = json.loads(text)
-        if values.get("gpus") is not None:
-            values["gpus"] = tuple(values["gpus"])
-        return cls(**values)
+        values: dict[str, Any] = json.loads(text)
+        lists: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists})

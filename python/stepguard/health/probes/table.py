@@ -5,15 +5,47 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stepguard.health.probes import pci
+
 
 class Entry(NamedTuple):
-    """`deadline_s`: what a probe may take where nobody says how long."""
+    """
+    `deadline_s`  what a probe may take where nobody says how long
+    `only_where`  it is run only where one of these is (here.is_here); empty: everywhere
+    `nothing`     what is said where none is
+    """
 
     module: str
     deadline_s: float
+    only_where: tuple[str, ...] = ()
+    nothing: str = ""
 
 
+# Those that look every so often.
 PROBES = {
     # Without persistence mode the driver starts each GPU anew when NVML opens it, which takes seconds a GPU.
     "nvml": Entry("stepguard.health.probes.nvml", 30.0),
+    "nvidia-smi": Entry("stepguard.health.probes.nvidia_smi", 40.0, (f"pci:{pci.NVIDIA}",), "no NVIDIA GPU here"),
+    "dcgm": Entry("stepguard.health.probes.dcgm", 30.0, ("program:dcgmi",), "DCGM is not installed"),
+    "amd": Entry("stepguard.health.probes.amd", 30.0, (f"pci:{pci.AMD}",), "no AMD GPU here"),
+    "neuron": Entry(
+        "stepguard.health.probes.neuron",
+        20.0,
+        ("/sys/devices/virtual/neuron_device", f"pci:{pci.AMAZON}"),
+        "no Neuron device here",
+    ),
+    "infiniband": Entry(
+        "stepguard.health.probes.infiniband",
+        20.0,
+        ("/sys/class/infiniband", f"pci:{pci.AMAZON}"),
+        "no InfiniBand device and no EFA here",
+    ),
+    "host": Entry("stepguard.health.probes.host", 20.0),
 }
+# Those that are run when somebody asks for them: they take all of the node, for a long time.
+ON_DEMAND = {"stress": Entry("stepguard.health.probes.stress", 3600.0)}
+
+
+def entry(name: str) -> Entry:
+    """Raises KeyError when there is no such probe."""
+    return ON_DEMAND[name] if name in ON_DEMAND else PROBES[name]

@@ -15,6 +15,7 @@ from stepguard.health.model import Judgement, Status
 from stepguard.health.tools.conclusion import CUT, Remark, conclude
 from stepguard.health.tools.kind import bounded, lines
 from stepguard.health.tools.nvidia_errors import EXITS, errors
+from stepguard.health.tools.nvidia_gpu import Gpu
 from stepguard.health.tools.nvidia_readings import SKIPPED, gpu_of
 from stepguard.health.tools.nvidia_rules import judge
 from stepguard.health.tools.nvidia_smi_query import missing
@@ -32,16 +33,27 @@ def recognizes(text: str) -> bool:
 
 
 def read(text: str, exit_status: int | None) -> Judgement:
-    devices = errors(lines(text))
+    reports, remarks = _reports(text)
+    devices = [*errors(lines(text)), *(judge(gpu) for report in reports for gpu in report.known())]
+    return conclude(devices, exit_status, remarks, EXITS)
+
+
+def gpus(text: str) -> list[Gpu]:
+    """The GPUs that it tells of; of a loop, each as often as it is told."""
+    return [gpu for report in _reports(text)[0] for gpu in report.known()]
+
+
+def _reports(text: str) -> tuple[list[_Report], list[Remark]]:
     # A loop (-l) prints one document after the other.
     starts = [match.start() for match in islice(_ROOT.finditer(text), _MAX_DOCUMENTS + 1)]
     remarks = [] if 0 < len(starts) <= _MAX_DOCUMENTS else [CUT]
+    reports = []
     for start, end in pairwise([*starts[:_MAX_DOCUMENTS], len(text)]):
         report = _Report()
         remarks += report.parse(text[start:end])
         remarks += missing(report.attached, len(report.gpus))
-        devices += [judge(gpu_of(device, readings, cut)) for device, readings, cut in report.gpus]
-    return conclude(devices, exit_status, remarks, EXITS)
+        reports.append(report)
+    return reports, remarks
 
 
 class _TooDeep(Exception):
@@ -57,6 +69,9 @@ class _Report:
         self._path: list[str] = []
         self._value = ""
         self._ended = False
+
+    def known(self) -> list[Gpu]:
+        return [gpu_of(device, readings, cut) for device, readings, cut in self.gpus]
 
     def parse(self, document: str) -> list[Remark]:
         """What there is to say of the document itself; the GPUs that were read before a fault in it stay."""

@@ -12,8 +12,8 @@ import pytest
 from stepguard.health.explain import explain
 from stepguard.health.explain.explained import MAX_BYTES
 from stepguard.health.model import Judgement, Status
-from stepguard.health.tools import KINDS
 from stepguard.health.tools.kind import Kind
+from stepguard.health.tools.kinds import KINDS
 
 CORPUS = Path(__file__).parents[3] / "data/health/kernel"
 LOGS: dict[str, dict[str, Any]] = tomllib.loads((CORPUS / "logs/logs.toml").read_text())

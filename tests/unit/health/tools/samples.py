@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepguard.health.model import Judgement, Status
-from stepguard.health.tools import KINDS
 from stepguard.health.tools.kind import Kind
+from stepguard.health.tools.kinds import KINDS
 
 _FOLDER = Path(__file__).parents[3] / "data/health/tools"
 

@@ -8,9 +8,9 @@ import tracemalloc
 import pytest
 
 from stepguard.health.model import Status
-from stepguard.health.tools import KINDS
 from stepguard.health.tools.conclusion import printable
 from stepguard.health.tools.kind import LINE_CHARS, MAX_CHARS, lines
+from stepguard.health.tools.kinds import KINDS
 from unit.health.tools.samples import kind_of
 
 HOSTILE = {

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from stepguard.health.model import DeviceJudgement, Status
-from stepguard.health.tools import KINDS
+from stepguard.health.tools.kinds import KINDS
 from unit.health.tools.samples import FILES, SAMPLES, Sample, judgement
 
 BY_NAME = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
