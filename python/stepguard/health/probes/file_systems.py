@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import threading
@@ -12,13 +13,15 @@ _ANSWER_S = 3.0
 
 
 class Usage(NamedTuple):
-    """What is free is what users may have. `error` says why nothing is told, `hangs` that no answer came."""
+    """What is free is what users may have. `error` says why nothing is told, `is_missing` that there is no such
+    directory, `hangs` that no answer came."""
 
     bytes: int | None = None
     bytes_free: int | None = None
     inodes: int | None = None
     inodes_free: int | None = None
     error: str = ""
+    is_missing: bool = False
     hangs: bool = False
 
 
@@ -36,5 +39,6 @@ def _ask(path: str) -> Usage:
     try:
         told = os.statvfs(path)
     except OSError as error:
-        return Usage(error=error.strerror or str(error))
+        is_missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return Usage(error=error.strerror or str(error), is_missing=is_missing)
     return Usage(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize, told.f_files, told.f_favail)

@@ -84,7 +84,12 @@ class Tree:
             return []
 
     def is_there(self, path: str) -> bool:
-        return Path(self.root + path).exists()
+        """Whether there is such a thing, as far as we may see. Not for what may be on a server: it waits for that."""
+        try:
+            Path(self.root + path).stat()
+        except OSError:
+            return False
+        return True
 
     def error(self, path: str, why: str) -> None:
         """Takes down why something could not be read."""

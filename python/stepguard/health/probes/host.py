@@ -34,14 +34,15 @@ def run(settings: Settings) -> Report:
     """Judges the node. `values`: `memory`, `file_systems`, `clocksource`, `edac` by memory controller, and the rest."""
     tree = Tree(settings.root)
     memory = _memory(tree)
-    file_systems = {path: usage(tree.root + path) for path in settings.filesystems if tree.is_there(path)}
+    used = {path: usage(tree.root + path) for path in settings.filesystems}
+    file_systems = {path: one for path, one in used.items() if not one.is_missing}
     clock = tree.text(_CLOCK)
     edac = _edac(tree)
     processes, of_processes = host_processes.look(tree, settings.state)
     services, of_services = _services(tree, settings.services)
     findings = [
         *_judge_memory(memory),
-        *(finding for path, used in file_systems.items() for finding in _judge_file_system(path, used)),
+        *(finding for path, one in file_systems.items() for finding in _judge_file_system(path, one)),
         *_judge_clock(clock),
         *_judge_edac(edac),
         *of_processes,
@@ -51,7 +52,7 @@ def run(settings: Settings) -> Report:
     ]
     values: dict[str, object] = {
         "memory": memory,
-        "file_systems": {path: used._asdict() for path, used in file_systems.items()},
+        "file_systems": {path: one._asdict() for path, one in file_systems.items()},
         "clocksource": clock,
         "edac": edac,
         "processes": processes,
@@ -110,7 +111,8 @@ def _edac(tree: Tree) -> dict[str, dict[str, Any]]:
         if not name.removeprefix("mc").isdecimal():
             continue
         dimms = {
-            tree.text(f"{place}/{dimm}/dimm_label") or dimm: {
+            dimm: {
+                "label": tree.text(f"{place}/{dimm}/dimm_label"),
                 "corrected": tree.number(f"{place}/{dimm}/dimm_ce_count"),
                 "uncorrected": tree.number(f"{place}/{dimm}/dimm_ue_count"),
             }
@@ -129,7 +131,7 @@ def _judge_edac(edac: dict[str, dict[str, Any]]) -> Iterator[Finding]:
     # As the catalogue has it of what the kernel says of such an error (mce, uncorrected).
     for name, counts in edac.items():
         if counts["uncorrected"]:
-            where = [label for label, dimm in counts["dimms"].items() if dimm["uncorrected"]]
+            where = [dimm["label"] or name for name, dimm in counts["dimms"].items() if dimm["uncorrected"]]
             of = f" of {', '.join(printable(label, 40) for label in where[:4])}" if where else ""
             evidence = f"{counts['uncorrected']} uncorrected errors{of} since the boot"
             yield Finding(Status.FAIL, name, "memory-errors", Action.REPLACE, evidence)

@@ -17,6 +17,8 @@ from stepguard.process import spawn
 
 _ERRORS_BYTES = 64 << 10
 _PROGRESS_S = 5.0
+# A killed program is gone at once, unless it waits for a device (state D).
+_DEATH_S = 0.5
 # Where tools lie that are not in the PATH of a service.
 _MORE = ("/usr/sbin", "/sbin", "/usr/local/bin", "/opt/amazon/efa/bin", "/opt/rocm/bin")
 
@@ -56,6 +58,8 @@ def run(argv: Sequence[str], timeout_s: float, progress: Callable[[float], None]
             ran_s = time.monotonic() - started_s
             if ran_s >= timeout_s:
                 child.send_signal(signal.SIGKILL)
+                waiting.poll(1000 * _DEATH_S)
+                child.poll()
                 return Output(None, *(written(one).decode(errors="replace") for one in (output, errors)))
             if progress is not None:
                 progress(ran_s)

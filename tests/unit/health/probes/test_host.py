@@ -54,7 +54,7 @@ def test_a_well_node(node: Tree) -> None:
     assert values["clocksource"] == "tsc"
     assert values["processes"] == {"all": 1, "zombies": 0, "waiting": 0, "killed": 0}
     assert list(values["file_systems"]) == ["/tmp"]
-    assert values["edac"]["mc1"]["dimms"] == {"mc1#A1": {"corrected": 0, "uncorrected": 0}}
+    assert values["edac"]["mc1"]["dimms"] == {"dimm0": {"label": "mc1#A1", "corrected": 0, "uncorrected": 0}}
 
 
 def test_this_node() -> None:
@@ -91,7 +91,14 @@ def test_memory_that_is_not_told(text: str, node: Tree) -> None:
 )
 def test_a_file_system(used: Usage, expected: list[object], node: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "usage", lambda path: used)
-    assert told(look(node)) == expected
+    assert told(look(node, filesystems=("/tmp",))) == expected
+
+
+def test_a_file_system_that_is_not_asked_here() -> None:
+    assert file_systems.usage("/nowhere").is_missing
+    used = file_systems.usage("/")
+    assert used.bytes and used.bytes_free is not None and used.bytes > used.bytes_free > 0
+    assert not used.error
 
 
 def test_a_file_system_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
