@@ -120,7 +120,7 @@ class Probes:
         Raises KeyError when there is no such probe.
         """
         known = entry(name)
-        if not is_here(known.only_where, settings.root):
+        if not is_here(known, settings.root):
             return Report(name, Status.OK, known.nothing)
         before = self._children.get(name)
         if before is not None and before.poll() is None:

@@ -12,20 +12,28 @@ class Entry(NamedTuple):
     """
     `deadline_s`  what a probe may take where nobody says how long
     `only_where`  it is run only where one of these is (here.is_here); empty: everywhere
-    `nothing`     what is said where none is
+    `nothing`     what is said where it is not run
+    `not_where`   it is not run where one of these is
     """
 
     module: str
     deadline_s: float
     only_where: tuple[str, ...] = ()
     nothing: str = ""
+    not_where: tuple[str, ...] = ()
 
 
 # Those that look every so often.
 PROBES = {
     # Without persistence mode the driver starts each GPU anew when NVML opens it, which takes seconds a GPU.
     "nvml": Entry("stepguard.health.probes.nvml", 30.0),
-    "nvidia-smi": Entry("stepguard.health.probes.nvidia_smi", 40.0, (f"pci:{pci.NVIDIA}",), "no NVIDIA GPU here"),
+    "nvidia-smi": Entry(
+        "stepguard.health.probes.nvidia_smi",
+        40.0,
+        (f"pci:{pci.NVIDIA}",),
+        "no NVIDIA GPU here, or one that NVML can be asked for",
+        not_where=("library:libnvidia-ml.so.1",),
+    ),
     "dcgm": Entry("stepguard.health.probes.dcgm", 30.0, ("program:dcgmi",), "DCGM is not installed"),
     "amd": Entry("stepguard.health.probes.amd", 30.0, (f"pci:{pci.AMD}",), "no AMD GPU here"),
     "neuron": Entry(

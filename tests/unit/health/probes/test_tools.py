@@ -110,7 +110,15 @@ def test_neither_nvml_nor_nvidia_smi(gpus: Tree, tools: PutTool) -> None:
 def test_no_gpu(tree: Tree, tools: PutTool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvidia_smi, "_NVML", "libnvidia-ml-that-is-not-there.so")
     assert look(tree).reason == "no NVIDIA GPU here"
-    assert probe("nvidia-smi", Settings(root=str(tree))).reason == "no NVIDIA GPU here"
+    assert probe("nvidia-smi", Settings(root=str(tree))).reason.startswith("no NVIDIA GPU here")
+
+
+def test_no_child_is_started_where_the_loader_knows_nvml(gpus: Tree, tools: PutTool) -> None:
+    tools("nvidia-smi", say("nvidia-smi/mismatch.txt", 18))
+    assert probe("nvidia-smi", Settings(root=str(gpus), deadline_s=30.0)).status is _FAIL
+    gpus.path("etc").mkdir()
+    gpus.path("etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1\0\xff\x01\0libnvidia-ml.so.1\0/usr/lib/x\0")
+    assert probe("nvidia-smi", Settings(root=str(gpus), deadline_s=30.0)).status is _OK
 
 
 def test_where_nvml_loads_its_probe_looks(gpus: Tree, tools: PutTool, monkeypatch: pytest.MonkeyPatch) -> None:
