@@ -8,43 +8,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.gpus import DRIVER_NOT_LOADED, VERSION_MISMATCH, XID, Gpus
+from lab.kernel import Kernel
 from unit.agent.agent_process import USER, AgentProcess, epilog, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
 NVML = 'probes = ["nvml"]'
-LINES = {
-    13: "Xid (PCI:0000:{bus:02x}:00): 13, pid=77, name=python, Graphics SM Warp Exception on (GPC 0, TPC 1)",
-    48: "Xid (PCI:0000:{bus:02x}:00): 48, pid=77, name=python, DBE (double bit error) on GPU",
-    79: "Xid (PCI:0000:{bus:02x}:00): 79, pid=77, name=python, GPU has fallen off the bus.",
-}
-
-
-class Kernel:
-    """Writes into an agent's log of the kernel."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._sequence = 0
-
-    def says(self, *texts: str, priority: int = 3, skipped: int = 0, ago_s: float = 0.0) -> None:
-        self._sequence += skipped
-        with self._path.open("a") as file:
-            for text in texts:
-                self._sequence += 1
-                at_us = int((time.monotonic() - ago_s) * 1e6)
-                file.write(f"{priority},{self._sequence},{at_us},-;{text}\n")
-
-    def xid(self, code: int, gpu: int = 0, **more: Any) -> None:
-        self.says("NVRM: " + LINES[code].format(bus=0x0F + 0x10 * gpu), **more)
 
 
 def kernel_of(agent: AgentProcess) -> Kernel:
+    """What this agent takes for the kernel."""
     return Kernel(agent.kernel_log)
 
 
@@ -94,7 +71,7 @@ def test_a_gpu_that_fell_off_the_bus_concerns_the_jobs_that_have_it(watched: Age
     told = watched.health()
     assert (told["status"], told["action"]) == ("fail", "replace")
     [finding] = findings(watched, 7, USER)
-    text = f"xid 79 on 0000:3f:00: NVRM: {LINES[79].format(bus=0x3F)}"
+    text = f"xid 79 on 0000:3f:00: {Kernel.xid_text(79, 3)}"
     assert (finding["source"], finding["action"], finding["text"]) == ("agent", "replace", text)
     assert (finding["device"], finding["code"], finding["class"]) == ("0000:3f:00", 79, "hardware-replace")
     assert (finding["status"], finding["origin"], finding["count"]) == ("fail", "xid", 1)
@@ -178,17 +155,16 @@ def test_a_log_that_cannot_be_read(make_agent: Make, gpus: Gpus, is_there: bool)
 def test_lines_that_were_lost_are_told(watched: AgentProcess) -> None:
     kernel = kernel_of(watched)
     kernel.says("one")
-    wait_until(lambda: watched.health()["kernel_log"]["sequence"] == 1, 5)
+    wait_until(lambda: watched.health()["kernel_log"]["sequence"] == 0, 5)
     kernel.says("much later", skipped=41)
     wait_until(lambda: watched.health()["kernel_log"]["lost"] == 41, 5)
-    assert "41 lines of the kernel's log were overwritten unread, after line 1" in watched.log()
+    assert "41 lines of the kernel's log were overwritten unread, after line 0" in watched.log()
 
 
 def test_users_are_told_no_words_of_the_kernels_on_others(watched: AgentProcess) -> None:
     watched.tell(prolog(7, SLURM_JOB_GPUS="0"))
     killed = "Memory cgroup out of memory: Killed process 4711 (secret-name) total-vm:9kB, anon-rss:8kB, file-rss:0kB"
     kernel_of(watched).says(killed)
-    kernel_of(watched)
     wait_until(lambda: watched.health()["items"], 5)
     assert "secret-name" in watched.health()["items"][0]["text"]
     [finding] = findings(watched, 7, USER)
