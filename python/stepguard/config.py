@@ -227,7 +227,8 @@ def load(path: Path | None = None) -> Config:
         raise ConfigError("no such configuration file", str(chosen), "name one that exists") from None
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        raise ConfigError("cannot read the configuration", why if str(chosen) in why else f"{chosen}: {why}") from error
+        where = why if str(chosen) in why else f"{chosen}: {why}"
+        raise ConfigError("cannot read the configuration", where, "it must be a text file that all can read") from error
     return parse(text, chosen)
 
 
@@ -251,7 +252,7 @@ def parse(text: str, path: Path) -> Config:
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5000 digits; a list in a list in a list…
-        raise ConfigError("not TOML", f"{path}: {error}") from error
+        raise ConfigError("not TOML", f"{path}: {error}", "correct it there; the example has every key") from error
     _refuse_unknown(document, _SECTIONS, str(path), "section")
     sections = {}
     for name, section in _SECTIONS.items():

@@ -20,6 +20,9 @@ from stepguard.records.spool import SpoolLayout
 _BACKLOG = 128
 # sun_path of unix(7), less its NUL.
 SOCKET_PATH_MAX = 107
+_ANOTHER = "one is enough; to have this one, stop that first"
+_SPOOL = "[agent] spool names a directory of root's on a local disk"
+_SOCKET = "[agent] socket names a path in a directory of root's"
 
 
 def hold_spool(layout: SpoolLayout) -> int:
@@ -36,13 +39,13 @@ def hold_spool(layout: SpoolLayout) -> int:
                 raise StepguardError("the spool is not root's alone", str(directory), problem)
         descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StepguardError("cannot use the spool", f"{layout.root}: {error.strerror}") from error
+        raise StepguardError("cannot use the spool", f"{layout.root}: {error.strerror}", _SPOOL) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise StepguardError("another agent is running", f"pid {pid} holds {layout.lock}") from None
+        raise StepguardError("another agent is running", f"pid {pid} holds {layout.lock}", _ANOTHER) from None
     with contextlib.suppress(OSError):  # a full disk: the lock holds without a number in it
         length = os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         os.ftruncate(descriptor, length)
@@ -56,7 +59,7 @@ def listen(path: Path) -> socket.socket:
     """
     _make_directory(path.parent)
     if (pid := answering_pid(path)) is not None:
-        raise StepguardError("another agent is running", f"pid {pid} listens at {path}")
+        raise StepguardError("another agent is running", f"pid {pid} listens at {path}", _ANOTHER)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     temporary = path.with_name(f".{os.getpid()}")
     try:
@@ -68,7 +71,7 @@ def listen(path: Path) -> socket.socket:
     except OSError as error:
         listener.close()
         temporary.unlink(missing_ok=True)
-        raise StepguardError("cannot listen", f"{path}: {error.strerror or error}") from error
+        raise StepguardError("cannot listen", f"{path}: {error.strerror or error}", _SOCKET) from error
     return listener
 
 
@@ -93,7 +96,7 @@ def _make_directory(directory: Path) -> None:
             directory.chmod(0o755)  # whatever the umask
         problem = problem or directory_problem(directory, 0o022)
     except OSError as error:
-        raise StepguardError("cannot use the socket's directory", f"{directory}: {error.strerror}") from error
+        raise StepguardError("cannot use the socket's directory", f"{directory}: {error.strerror}", _SOCKET) from error
     if problem:
         raise StepguardError("the socket's directory is not root's alone to write", str(directory), problem)
 

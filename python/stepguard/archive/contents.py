@@ -139,6 +139,8 @@ def _of_meta(meta: Mapping[str, Any]) -> KeptFile:
     size_bytes, head_bytes, tail_bytes = (value if isinstance(value, int) else None for value in numbers.values())
     texts = (str(meta.get(name) or "") for name in ("source", "what", "why"))
     source, what, why = texts
+    if what not in ("regular", "unreadable", ""):  # of a link, or of nothing: not the output's
+        size_bytes = None
     return KeptFile("", source, what, size_bytes, head_bytes or 0, tail_bytes or 0, why=why)
 
 

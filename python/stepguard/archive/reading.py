@@ -91,7 +91,7 @@ def layouts_of(archive: Path, cluster: str = "") -> list[ClusterLayout]:
         try:
             layout = ClusterLayout.of(archive, cluster)
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError("not the name of a cluster", repr(cluster), "name one as Slurm does") from error
         found = [layout] if layout.root.is_dir() else []
     if not found:
         what = f"no records of cluster {cluster}" if cluster else "no records"

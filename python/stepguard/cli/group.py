@@ -53,11 +53,21 @@ def main() -> int:
     try:
         status = group.main(standalone_mode=False, prog_name="stepguard")
     except StepguardError as error:
-        print(f"stepguard: {error}", file=sys.stderr)
-        return error.exit_status
+        return _told(error)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        from stepguard.cli.click_errors import in_our_form, is_help
+
+        if is_help(error):
+            error.show()
+            return error.exit_code
+        return _told(in_our_form(error))
     except click.Abort:
         return 130
     return status if isinstance(status, int) else 0
+
+
+def _told(error: StepguardError) -> int:
+    """Says it on stderr, on one line and without what a terminal would obey; the exit status."""
+    text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(error))
+    print(f"stepguard: {text}", file=sys.stderr)
+    return error.exit_status

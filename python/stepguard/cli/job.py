@@ -125,8 +125,10 @@ def _absent(record: Record, name: str) -> StepguardError:
         if not told and manifest is not None:
             told = ["it has not ended yet" if manifest.state == "running" else f"the job is {manifest.kind}"]
     from stepguard.report.escaping import visible
+    from stepguard.report.job_page import job_id_arguments
 
-    return StepguardError(f"no {name} of job {record.printed_id}", visible("; ".join(told)))
+    advice = f"`stepguard job {job_id_arguments(record)}` shows what there is"
+    return StepguardError(f"no {name} of job {record.printed_id}", visible("; ".join(told)), advice)
 
 
 def _shown(content: Iterable[bytes], screen: Screen) -> Iterator[bytes]:

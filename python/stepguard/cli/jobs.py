@@ -73,14 +73,17 @@ def command(
     if user is not None and everybody:
         raise UsageError("--user and --all", "jobs", "give one of them")
     now_s = time.time()
+    since_s, until_s = parsed(since, "--since", now_s), parsed(until, "--until", now_s) if until else None
+    if until_s is not None and until_s < since_s:
+        raise UsageError("no time between them", f"--since {since} and --until {until}", "say an earlier --since")
     uid, user_name = (None, "") if everybody else _owner(user)
     query = Query(
         uid=uid,
         user=user_name,
         nodes=_nodes(node),
         states=_states(state),
-        since_s=parsed(since, "--since", now_s),
-        until_s=parsed(until, "--until", now_s) if until else None,
+        since_s=since_s,
+        until_s=until_s,
         name=name or "",
         partitions=_listed(partition),
         limit=limit,
@@ -101,7 +104,7 @@ def command(
             write_lines(jobs_table(found, screen, everybody or user is not None, len(clusters) > 1), screen)
     except PipeClosed:
         return PIPE_CLOSED
-    _tell(found, more, query, since)
+    _tell(found, more, query, f"since {since}" + (f", until {until}" if until else ""))
     return 0
 
 
@@ -145,13 +148,13 @@ def _listed(text: str | None) -> frozenset[str]:
     return frozenset(word for word in (text or "").split(",") if word)
 
 
-def _tell(found: Sequence[Found], more: bool, query: Query, since: str) -> None:
+def _tell(found: Sequence[Found], more: bool, query: Query, when: str) -> None:
     """What the list does not say, on stderr."""
     if more:
         print(f"stepguard: there are more than {len(found)}: --limit 0 lists all", file=sys.stderr)
     if not found:
         whose = "" if query.uid is None else "; --all lists those of everybody whose records you may read"
-        print(f"stepguard: no such job since {since}{whose}", file=sys.stderr)
+        print(f"stepguard: no such job {when}{whose}", file=sys.stderr)
 
 
 def _document(found: Sequence[Found], more: bool) -> str:

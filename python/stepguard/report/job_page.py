@@ -176,11 +176,20 @@ def _output(record: Record, name: str, screen: Screen) -> list[str]:
     return [*(wrapped(screen.text(_short(_about(kept))), INDENT, screen) if kept else []), *lines]
 
 
+# What a file was when the job had ended, where it was no regular one.
+_INSTEAD = {
+    "absent": "gone when the job had ended",
+    "link": "not kept: a symbolic link stood there when the job had ended",
+    "directory": "not kept: a directory stood there when the job had ended",
+}
+
+
 def _about(kept: KeptFile) -> str:
-    """Where an output went, how much that was, and what of it is kept."""
-    parts = [kept.source, "" if kept.size_bytes is None else size(kept.size_bytes)]
-    if kept.what not in ("regular", "", "memory"):
-        parts.append(f"not kept, {kept.what}" if not kept.stored_bytes else kept.what)
+    """Where an output went, how much that was, and what of it is kept. Another thing's size is not the output's."""
+    is_file = kept.what in ("regular", "", "memory")
+    parts = [kept.source, size(kept.size_bytes) if is_file and kept.size_bytes is not None else ""]
+    if not is_file:
+        parts.append(kept.what if kept.stored_bytes else _INSTEAD.get(kept.what, f"not kept, {kept.what}"))
     parts += [kept.why, f"{kept.redacted} secrets redacted" if kept.redacted else ""]
     return ", ".join(part for part in parts if part)
 

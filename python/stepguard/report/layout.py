@@ -53,7 +53,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen, 
         yield screen.emphasized(line) if number == 0 else line
 
 
+def shortened(text: str, width: int) -> str:
+    """A text that takes no more columns than that; one that was cut ends in ~."""
+    return text if columns(text) <= width else fitted(text, width - 1) + "~"
+
+
 def _cell(text: str, width: int) -> str:
-    if columns(text) > width:
-        text = fitted(text, width - 1) + "~"
+    text = shortened(text, width)
     return text + " " * (width - columns(text))

@@ -9,11 +9,13 @@ from stepguard.archive.index_reading import Found
 from stepguard.archive.outcome import COMPLETED
 from stepguard.archive.reading_record import Record, user_name
 from stepguard.report.ended import state_of
-from stepguard.report.layout import table
+from stepguard.report.layout import shortened, table
 from stepguard.report.screen import Screen
 from stepguard.report.steps import how
 from stepguard.report.times import between, duration, moment
 
+# What users choose as they like, and a list of nodes without order, widens a column for all: --json has all of it.
+_CELL_COLUMNS = 40
 _HEADER = ("JOB", "CLUSTER", "USER", "NAME", "PARTITION", "NODES", "STATE", "EXIT", "START", "TOOK", "FOUND", "RESUMED")
 
 
@@ -33,7 +35,7 @@ def parts_table(records: Sequence[Record], screen: Screen) -> Iterator[str]:
                 screen.text(record.printed_id) + _attempt(record.attempt, record.has_later),
                 state_of(record),
                 how(manifest.exit_status, manifest.exit_signal) if manifest else "",
-                screen.text(manifest.node_list) if manifest else "",
+                _short(manifest.node_list, screen) if manifest else "",
                 moment(record.start_s),
                 duration(between(record.start_s, manifest.end_s if manifest else None)),
                 str(len(record.findings) or ""),
@@ -69,10 +71,10 @@ def _row(found: Found, screen: Screen, with_user: bool, with_cluster: bool) -> t
     return (
         screen.text(entry.printed_id) + _attempt(entry.attempt, found.has_later),
         found.cluster.root.name if with_cluster else "",
-        screen.text(entry.user or user_name(entry.uid) or str(entry.uid)) if with_user else "",
-        screen.text(entry.name),
-        screen.text(entry.partition),
-        screen.text(entry.nodes),
+        _short(entry.user or user_name(entry.uid) or str(entry.uid), screen) if with_user else "",
+        _short(entry.name, screen),
+        _short(entry.partition, screen),
+        _short(entry.nodes, screen),
         screen.text(found.outcome),
         screen.text(exit_text),
         moment(entry.start_s),
@@ -80,6 +82,10 @@ def _row(found: Found, screen: Screen, with_user: bool, with_cluster: bool) -> t
         str(entry.findings or ""),
         str(entry.resumes or ""),
     )
+
+
+def _short(text: str, screen: Screen) -> str:
+    return shortened(screen.text(text), _CELL_COLUMNS)
 
 
 def _attempt(attempt: int, has_later: bool) -> str:

@@ -93,7 +93,7 @@ def write(pieces: Iterable[bytes]) -> None:
         raise PipeClosed from None
     except OSError as error:
         _drop_the_rest()
-        raise StepguardError("cannot write", f"stdout: {error.strerror}") from error
+        raise StepguardError("cannot write", f"stdout: {error.strerror}", "write where there is room") from error
 
 
 def _drop_the_rest() -> None:

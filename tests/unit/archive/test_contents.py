@@ -68,6 +68,12 @@ def test_what_was_not_read_is_recorded_for_what_it_is(what: str) -> None:
     assert (found.stored, found.kept.name, found.kept.what, found.kept.why) == (None, "", what, "so")
 
 
+@pytest.mark.parametrize(("what", "size_bytes"), [("absent", None), ("link", None), ("fifo", None), ("unreadable", 11)])
+def test_the_size_of_another_thing_is_not_the_outputs(what: str, size_bytes: int | None) -> None:
+    found = contents.output("stdout", None, {"source": "/o", "what": what, "size_bytes": 11}, REDACTOR, ())
+    assert found.kept.size_bytes == size_bytes
+
+
 def test_a_script_that_was_cut_says_so() -> None:
     found = contents.script({"script": b"#!/bin/sh\n", "script_size": b"99"}, REDACTOR, ())
     assert (found.stored, found.kept.size_bytes, found.kept.head_bytes) == (b"#!/bin/sh\n", 99, 10)

@@ -159,8 +159,10 @@ def test_what_there_is_not(environment: dict[str, str], archive: Path) -> None:
     assert unknown.stderr.startswith(f"stepguard: no record of job 99: {archive}/lab: its node may not have".encode())
     no_stderr = job(environment, "12", "stderr")
     assert no_stderr.returncode == 1
-    assert no_stderr.stderr == b"stepguard: no stderr of job 12: /home/alice/o: it is the same file as stdout\n"
-    assert job(environment, "20_1", "script").stderr == b"stepguard: no script of job 20_1: the job is batch\n"
+    why = b"stepguard: no stderr of job 12: /home/alice/o: it is the same file as stdout"
+    assert no_stderr.stderr == why + b": `stepguard job 12 --attempt 1` shows what there is\n"
+    why = b"stepguard: no script of job 20_1: the job is batch"
+    assert job(environment, "20_1", "script").stderr == why + b": `stepguard job 20_1` shows what there is\n"
     assert job(environment, "12x").returncode == 2
     assert job(environment, "12", "nonsense").returncode == 2
 
@@ -204,7 +206,8 @@ def test_a_full_disk(environment: dict[str, str], part: list[str]) -> None:
     words = [*STEPGUARD, "job", "12", *part]
     with Path("/dev/full").open("wb") as full:
         child = subprocess.run(words, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False)
-    assert (child.returncode, child.stderr) == (1, b"stepguard: cannot write: stdout: No space left on device\n")
+    said = b"stepguard: cannot write: stdout: No space left on device: write where there is room\n"
+    assert (child.returncode, child.stderr) == (1, said)
 
 
 def test_parts_that_there_are_none_of_yet(environment: dict[str, str], archive: Path) -> None:
@@ -271,4 +274,4 @@ def test_parts_of_a_job_that_only_hooks_told_of(environment: dict[str, str], arc
     write_record(archive, manifest("33", kind="unknown", missing=[lacks]))
     told = job(environment, "33", part)
     assert told.returncode == 1
-    assert told.stderr.endswith(b" of job 33: no slurmstepd told of any\n")
+    assert told.stderr.endswith(b" of job 33: no slurmstepd told of any: `stepguard job 33` shows what there is\n")

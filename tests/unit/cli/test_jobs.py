@@ -150,3 +150,62 @@ def test_the_first_attempt_of_a_requeued_job_is_named(archive: Path) -> None:
     assert ids("--state", "cancelled") == []
     (job,) = json.loads(run("--json", "--state", "requeued").stdout)["jobs"]
     assert (job["state"], job["outcome"]) == ("ended", "requeued")
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e300", "later", "9" * 400])
+def test_what_a_user_has_written_into_their_index_stops_no_list(archive: Path, text: str) -> None:
+    file = archive / f"lab/index/{os.geteuid()}/n1.tsv"
+    file.chmod(0o600)
+    lines = file.read_text().splitlines()
+    fields = lines[1].split("\t")
+    fields[3] = text
+    file.write_text("\n".join([lines[0], "\t".join(fields), lines[2]]) + "\n")
+    for words in (["--all"], ["--all", "--json"], ["--since", "90d", "--limit", "0", "--json"]):
+        result = run(*words)
+        assert "1 lines of index/" in result.stderr
+        if "--json" in words:
+            numbers = [job["job_id"] for job in json.loads(result.stdout, parse_constant=pytest.fail)["jobs"]]
+            assert numbers == (["3", "1"] if "90d" in words else ["3"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("x[1]", ["x[1]"]),
+        ("[w]rap", []),
+        ("w*", ["wrap"]),
+        ("?rap", ["wrap"]),
+        ("x[?]", ["x[1]"]),
+        ("a.b", ["a.b"]),
+        ("a?b", ["a.b", "a\nb"]),
+        ("*", ["wrap", "x[1]", "a.b", "a\nb", "(", "\\"]),
+        ("***(", ["("]),
+        ("\\", ["\\"]),
+        ("WRAP", []),
+        ("", ["wrap", "x[1]", "a.b", "a\nb", "(", "\\"]),
+    ],
+)
+def test_in_a_name_only_two_characters_stand_for_others(archive: Path, pattern: str, expected: list[str]) -> None:
+    names = ["wrap", "x[1]", "a.b", "a\nb", "(", "\\"]
+    for number, name in enumerate(names, 50):
+        append(archive / "lab", "n1", entry(number, name=name, start_s=NOW_S - number, end_s=NOW_S))
+    found = json.loads(run("--since", "10m", "--name", pattern, "--json").stdout)["jobs"]
+    assert [job["name"] for job in found] == expected
+
+
+def test_one_long_name_does_not_widen_the_list(archive: Path) -> None:
+    long = {"name": "x" * 255, "partition": "p" * 500, "nodes": ",".join(f"n{number}" for number in range(0, 400, 2))}
+    append(archive / "lab", "n1", entry(9, start_s=NOW_S - 60, end_s=NOW_S, **long))
+    lines = run().stdout.splitlines()
+    assert max(map(len, lines)) < 240
+    assert "x" * 39 + "~" in lines[1]
+    (job,) = [job for job in json.loads(run("--json").stdout)["jobs"] if job["job_id"] == "9"]
+    assert {key: job[key] for key in long} == long
+
+
+def test_a_time_until_before_since_is_told() -> None:
+    with pytest.raises(UsageError, match="no time between them: --since 7d and --until 1970-01-01: say an earlier"):
+        run("--until", "1970-01-01")
+    assert (
+        "no such job since 1970-01-01, until 1970-01-02" in run("--since", "1970-01-01", "--until", "1970-01-02").stderr
+    )

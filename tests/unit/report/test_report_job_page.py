@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from stepguard.archive.reading import find
 from stepguard.archive.reading_record import Record
 from stepguard.records.manifest import Exit, FindingRecord, KeptFile, Missing
@@ -188,3 +190,20 @@ def test_the_arguments_of_the_script_stand_below_it(tmp_path: Path) -> None:
     write_record(tmp_path, manifest(argv=["--lr=0.1", "two words", EVIL]), files={"script": b"#!/bin/sh\n"})
     page = page_of(find(tmp_path, "12"))
     assert "  | #!/bin/sh\n  arguments   --lr=0.1 'two words' '\\x1b" in page
+
+
+@pytest.mark.parametrize(
+    ("what", "size_bytes", "said"),
+    [
+        ("absent", 0, "del.out, gone when the job had ended"),
+        ("link", 11, "del.out, not kept: a symbolic link stood there when the job had ended"),
+        ("fifo", 0, "del.out, not kept, fifo"),
+        ("regular", 11, "del.out, 11 bytes"),
+    ],
+)
+def test_an_output_that_is_not_there_has_no_size(tmp_path: Path, what: str, size_bytes: int, said: str) -> None:
+    """Also in records that have that of what stood in its place."""
+    files = {"stdout": KeptFile(source="del.out", what=what, size_bytes=size_bytes)}
+    write_record(tmp_path, manifest(files=files))
+    lines = page_of(find(tmp_path, "12")).split("\n")
+    assert lines[lines.index("Last lines of stdout") + 1] == f"  {said}"
