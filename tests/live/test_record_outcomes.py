@@ -121,6 +121,16 @@ def test_jobs_that_end_by_themselves(lab: Cluster) -> None:
     assert "\n  arguments   --lr=0.1 'a b'\n" in page(lab, job_ids["completed"])
 
 
+@pytest.mark.parametrize("option", ["--output=/nonexistent/out", "--chdir=/nonexistent", "--input=/nonexistent/in"])
+def test_a_job_whose_output_or_input_slurm_cannot_open(lab: Cluster, option: str) -> None:
+    job_id = submit(lab, "echo begun", option)
+    record = record_of(lab, job_id)
+    assert (record.manifest.outcome, record.manifest.exit_signal) == ("failed", 53)
+    why = "its script did not begin: Slurm could not open its stdin, stdout or stderr"
+    assert record.manifest.outcome_why.startswith(why)
+    assert why in " ".join(page(lab, job_id).split())
+
+
 def test_each_part_of_a_het_job_shows_its_own_nodes(lab: Cluster) -> None:
     lab.write("het.sh", "#!/bin/bash\nsrun --het-group=0,1 hostname\n", mode=0o755)
     first = lab.run(["sbatch", "--parsable", "-N1", "-o", "het.out", ":", "-N2", "het.sh"]).stdout.strip()

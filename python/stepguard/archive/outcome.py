@@ -40,6 +40,13 @@ _REASONS = {
     b"SIGNAL Terminated": CANCELLED,  # 26.05
     b"SIGNAL Killed": CANCELLED,
 }
+# What slurmstepd reports in place of an exit that there was none of: ESLURMD_IO_ERROR, 4021 in slurm_errno.h, which
+# read as wait(2) has it is signal 53 (22.05 and 24.11, by trial: a directory that is missing, or not the user's).
+_NOT_OPENED_EXIT = (0, 53)
+_NOT_OPENED = (
+    "its script did not begin: Slurm could not open its stdin, stdout or stderr "
+    "(is their directory there, and may the user write to it?), which it tells as signal 53"
+)
 _OTHER_SIGNAL = b"SIGNAL "  # one that a job may live on after
 _NOTICE_WITHIN_BYTES = 64 << 10
 # An output that is appended to has the notices of earlier attempts; their times are whole seconds.
@@ -80,6 +87,8 @@ def outcome_of(manifest: Manifest, told: Told) -> Outcome:
     if (noticed := _notice(manifest, told.outputs)) is not None:
         return noticed
     if told.batch_exit is None:
+        if told.epilog_exit == _NOT_OPENED_EXIT:
+            return Outcome(FAILED, _NOT_OPENED)
         failed = told.epilog_exit not in (None, (0, 0))
         return Outcome(FAILED) if failed else Outcome(ENDED, "how its batch script ended, nothing tells")
     if told.epilog_exit is not None and not by_itself:

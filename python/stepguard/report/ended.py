@@ -58,6 +58,8 @@ def ended(record: Record, steps: Sequence[Step], screen: Screen) -> Iterator[str
         if manifest.outcome in (ENDED, *BY_SLURM):
             told = ": ".join(part for part in (state_of(record), why_of(record)) if part)
             told += f"; the batch script: {how(*exits)}" if (exits := _batch_exit(steps)) else ""
+        elif manifest.outcome_why:
+            told += f": {manifest.outcome_why}"
         if manifest.state == "lost":
             told = "lost: " + "; ".join(one.why for one in manifest.missing if one.what == "end") + _heard(manifest)
         worst = manifest.derived_exit_status

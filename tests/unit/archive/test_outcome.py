@@ -87,6 +87,13 @@ def test_nothing_that_was_told_is_no_success() -> None:
     assert outcome(None, None, state="running") == ("running", "")
 
 
+def test_a_script_whose_output_slurm_could_not_open() -> None:
+    told = outcome(None, (0, 53))
+    assert told.word == "failed"
+    assert told.why.startswith("its script did not begin: Slurm could not open its stdin, stdout or stderr ")
+    assert outcome((0, 53), (0, 53)) == ("failed", ""), "a signal that the script had"
+
+
 def test_a_job_that_the_gate_refused() -> None:
     refused = Told(None, WELL, is_refused=True)
     assert outcome_of(manifest(kind="unknown"), refused) == ("ended", "the gate refused it on n1")

@@ -46,6 +46,12 @@ def test_a_job_that_gates_refused_says_where_whoever_led_it(tmp_path: Path) -> N
     assert why_of(find(tmp_path, "12")[0]) == ""
 
 
+def test_why_it_failed_stands_beside_its_exit(tmp_path: Path) -> None:
+    told = manifest(outcome="failed", outcome_why="its script did not begin", exit_signal=53, nodes=["n1"])
+    write_record(tmp_path, told, nodes=[node("n1")])
+    assert lines(tmp_path) == ["killed by signal 53 (53): its script did not begin"]
+
+
 def test_nodes_of_a_job_that_runs_need_not_have_said_anything(tmp_path: Path) -> None:
     write_record(tmp_path, manifest(state="running", end_s=None, exit_status=None, exit_signal=None))
     assert silent_nodes(find(tmp_path, "12")[0]) == ""
