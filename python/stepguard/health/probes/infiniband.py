@@ -28,6 +28,8 @@ _DMI_PRODUCT = "/sys/devices/virtual/dmi/id/product_name"
 _FI_INFO_S = 10.0
 # Azure's criterion to return an adapter or a cable: so many losses of the link within so many seconds.
 _FLAPS, _FLAPS_WITHIN_S = 3, 3 * 3600.0
+# The last two are EFA's.
+_OF_A_LINK = ("link_downed", "port_rcv_data", "port_xmit_data", "rx_bytes", "tx_bytes")
 # How many EFAs an instance can have (Amazon EC2 user guide, "Elastic Fabric Adapter", network cards of instance types).
 _EFA_OF_INSTANCE = {
     "p4d.24xlarge": 4,
@@ -112,8 +114,9 @@ def _ports(ports: Ports, must_be_up: tuple[str, ...] | None) -> Iterator[Finding
 
 
 def _was_up(port: dict[str, Any]) -> bool:
-    counters = port["counters"]
-    return any(counters.get(name) for name in ("link_downed", "port_rcv_packets", "port_rcv_data", "port_xmit_data"))
+    """Whether it ever had a link, as far as its counters tell."""
+    counters = {**port["counters"], **port["hw_counters"]}
+    return any(counters.get(name) for name in _OF_A_LINK)
 
 
 def _flaps(ports: Ports, state: str | None) -> Iterator[Finding]:

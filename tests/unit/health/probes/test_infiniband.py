@@ -124,6 +124,13 @@ def test_well_efas(efa: Tree) -> None:
     assert (report.status, report.reason) == (_OK, "4 devices, 4 ports, no finding")
 
 
+def test_an_efa_that_lost_its_link(efa: Tree) -> None:
+    efa.put_port("rdmap2s29/1", vendor="0x1d0f", state="1: DOWN", phys_state="2: Polling")
+    assert look(efa).status is _WARN
+    efa.put({"rx_bytes": 4096}, "/sys/class/infiniband/rdmap2s29/ports/1/hw_counters")
+    assert told(look(efa)) == [("rdmap2s29/1", "port", _FAIL, Action.CHECK)]
+
+
 def test_an_efa_without_its_driver(efa: Tree) -> None:
     efa.put_pci("0000:90:1d.0", "0x1d0f", "0xefa1")
     assert told(look(efa)) == [("", "efa-count", _FAIL, Action.CHECK)]
