@@ -7,6 +7,7 @@ in Settings.ports. Counters go on over reboots of some devices: they say somethi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -69,6 +70,7 @@ def _read(tree: Tree) -> tuple[dict[str, Any], Ports]:
     ports: Ports = {}
     for name in tree.names(_CLASS):
         place = f"{_CLASS}/{name}"
+        print(f"{place} is read", file=sys.stderr, flush=True)  # the last that is heard where a read does not return
         devices[name] = {
             "vendor": tree.text(f"{place}/device/vendor"),
             "type": tree.text(f"{place}/hca_type"),
