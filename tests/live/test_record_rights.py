@@ -140,6 +140,26 @@ def test_bob_reads_nothing_of_alices_record_and_lists_nothing(lab: Cluster) -> N
         assert lab.run(["ls", spool], host="n1", check=False).status == 2
 
 
+def test_alice_can_put_nothing_in_the_way_of_her_index_and_no_line_of_hers_stops_anybody(lab: Cluster) -> None:
+    stepguard = "/opt/stepguard/bin/stepguard"
+    record_of(lab, submit(lab, "true"))
+    index = lab.archive / "lab/index" / str(lab.home().stat().st_uid)
+    for words in (["mkdir", f"{index}/n2.tsv"], ["rm", "-f", f"{index}/n1.tsv"], ["chmod", "0", str(index)]):
+        assert lab.run(words, check=False).status == 1, words
+    spoil = f"chmod u+w {index}/n1.tsv {index}/nodes; sed 's/\\t[0-9.]*\\t/\\tnan\\t/' "
+    lab.run(["sh", "-c", f"{spoil} {index}/n1.tsv >lines; cat lines >{index}/n1.tsv; echo ../../etc >{index}/nodes"])
+    listed = lab.run([stepguard, "jobs", "--all"], host="n1", user="root")
+    assert "are not as stepguard writes them" in listed.stderr
+    job_id = submit(lab, "true")
+    record_of(lab, job_id)
+    rebuilt = lab.run([stepguard, "archive", "rebuild-index"], host="n1", user="root")
+    assert "records are in the index" in rebuilt.stdout
+    for user in ("alice", "root"):
+        listed = lab.run([stepguard, "jobs", "--all", "--limit", "0"], host="n1", user=user)
+        known = {line.split()[0] for line in listed.stdout.splitlines()[1:]}
+        assert {job_id, str(int(job_id) - 1)} <= known
+
+
 FORGED = [
     ("kind=b'prolog', job_id=b'7', environment=b'SLURM_JOB_ID=7'", "refused"),
     ("kind=b'epilog', job_id=@ID@", "refused"),
