@@ -174,7 +174,7 @@ class Health:
     cycle_s: float = _between(1, 86400, 60.0)
     # The kernel's log, read as it comes; "" leaves it unread.
     kernel_log: str = _optional_path("/dev/kmsg")
-    # Hear of XIDs from NVIDIA's driver too. It keeps the GPUs open: none can be reset, nor the driver unloaded, meanwhile.
+    # Hear of XIDs from NVIDIA's driver too. It keeps the GPUs open: none can be reset, nor the driver unloaded.
     gpu_events: bool = True
     # What a probe no longer finds is gone after this time.
     clear_s: float = _at_least(0, 300.0)

@@ -9,7 +9,8 @@ slurmstepds  which jobs have one, where nothing else tells whether they run
 storing    the thread that writes, group by group; usage: how full the spool is; reserve: for a full disk
 ending     what happens at the end of an attempt: which files (sources, output_pattern), read by whom (reading)
 archiver   keeps the other process alive, which alone touches the archive
-answers    status, verdict and gate
+health     what is wrong with the node, and what is done about it; a package
+answers    status, verdict, health and gate
 check      `stepguard agent --check`
 service    what systemd is told; log: what people are told
 """

@@ -6,10 +6,11 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from stepguard.config import Health
 from stepguard.errors import ConfigError
-from stepguard.health.model import Report
+from stepguard.health.model import Report, Status
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probes.table import PROBES
 from stepguard.health.probing import Probes, Running
@@ -17,6 +18,8 @@ from stepguard.health.probing import Probes, Running
 ALL = "all"
 # Whoever wakes it again and again, a flood of XIDs or of health checks, gets no more than this.
 WAKE_S = 5.0
+# Whether there is anything to look at, where there was not, is asked this seldom: it takes some ms of the loop.
+_NOTHING_S = 600.0
 
 
 def probe_names(config: Health) -> tuple[str, ...]:
@@ -30,23 +33,28 @@ def probe_names(config: Health) -> tuple[str, ...]:
 
 
 class Cycle:
-    """`took` gets each report as it comes, `ended` is called when those of a cycle have all come."""
+    """`took` gets each report as it comes, `ended` is called when those of a cycle have all come. `state`: a directory
+    in which probes remember what they have seen."""
 
     def __init__(
         self,
         names: Iterable[str],
         cycle_s: float,
+        state: Path,
         selector: selectors.BaseSelector,
         took: Callable[[Report], None],
         ended: Callable[[], None],
     ) -> None:
         self._names = tuple(names)
         self._cycle_s = cycle_s
+        self._state = state
         self._selector = selector
         self._took = took
         self._ended = ended
         self._probes = Probes()
         self._running: dict[str, Running] = {}
+        # Probes with nothing to look at, and when they are asked again.
+        self._idle: dict[str, float] = {}
         self._started_s = float("-inf")
         self._due_s = 0.0
 
@@ -78,12 +86,16 @@ class Cycle:
         self._started_s, self._due_s = now_s, now_s + self._cycle_s
         reports = []
         for name in self._names:
-            started = self._probes.start(name, Settings(deadline_s=PROBES[name].deadline_s))
+            if now_s < self._idle.get(name, now_s):
+                continue
+            started = self._probes.start(name, Settings(deadline_s=PROBES[name].deadline_s, state=str(self._state)))
             if isinstance(started, Running):
                 self._running[name] = started
                 self._selector.register(started, selectors.EVENT_READ, lambda _, one=started: self._take(one))
-            else:
-                reports.append(started)
+                continue
+            reports.append(started)
+            if started.status is Status.OK:
+                self._idle[name] = now_s + _NOTHING_S
         for report in reports:
             self._took(report)
         if not self._running:

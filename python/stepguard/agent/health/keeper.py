@@ -62,7 +62,9 @@ class Keeper:
         self._jobs = JobGpus(state.get("jobs", {}))
         self._reports: dict[str, tuple[Report, float]] = {}
         self._counts = {"kernel_events": 0, "gpu_events": 0}
-        self._cycle = Cycle(self._probes, config.health.cycle_s, selector, self._reported, self._file.change)
+        self._cycle = Cycle(
+            self._probes, config.health.cycle_s, layout.probes, selector, self._reported, self._file.change
+        )
         self._kernel_log = KernelLog(
             config.health.kernel_log,
             boot_id,
