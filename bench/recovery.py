@@ -16,7 +16,7 @@ from bench.site import Site
 from bench.table import Row
 from guarded import Job, new_job, until
 from lab import Cluster, LabError
-from sick import hang, kernel_says, sick_lab
+from sick import hang, kernel, sick_lab
 
 _NODES = 4
 _BROKEN = "n3"
@@ -53,7 +53,7 @@ def fail_gpu(lab: Cluster, node: str) -> None:
 def fall_off_the_bus(lab: Cluster, node: str) -> None:
     """The same, but it is the node's kernel that tells of it, by an XID 79, and the agent that reads that."""
     hang(lab, node)
-    kernel_says(lab, node, 79)
+    kernel(lab, node).xid(79)
 
 
 _STORIES = (

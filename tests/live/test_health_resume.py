@@ -11,11 +11,13 @@ import pytest
 
 from guarded import Job, hosts_of, new_job, until
 from lab.cluster import Cluster
+from lab.kernel import Kernel
 from recorded import record_of
-from sick import KERNEL_LOG, STEPGUARD, hang, health, kernel_says, line, pci, sick_lab
+from sick import STEPGUARD, hang, health, kernel, sick_lab
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
+PCI = ("0000:0f:00", "0000:1f:00")
 GPUS = ("--exclusive", "--gres=gpu:2")
 STEP = "srun --auto-resume=1 -N2 -n2 --gres=gpu:2"
 
@@ -39,7 +41,7 @@ def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
         job.submit(f"{STEP} {job.ring(400)}", "-N3", *GPUS)
         assert hosts_of(job.await_steps(10)) == {"n1", "n2"}
         hang(lab, "n1")
-        kernel_says(lab, "n1", 79, gpu=1)
+        kernel(lab, "n1").xid(79, gpu=1)
         after = job.await_steps(5, attempt=1)
         assert hosts_of(after) == {"n2", "n3"}
         until("n1 is marked", lambda: node_of(lab, "n1")[1] == "Action:Replace", 30, 0.3)
@@ -49,15 +51,15 @@ def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
         states, reason = node_of(lab, "n1")
         assert ("FAIL" in states, reason) == (True, "Action:Replace")
 
-        text = f"n1: xid 79 on {pci(1)}: NVRM: Xid (PCI:{pci(1)}): 79, pid=77, name=python, GPU has fallen off the bus."
+        text = f"n1: xid 79 on {PCI[1]}: NVRM: Xid (PCI:{PCI[1]}): 79, pid=77, name=python, GPU has fallen off the bus."
         assert f"Verdict: hardware: {text} (agent); action: replace\n" in job.out()
         [told] = events(job, "health")
-        assert (told["node"], told["code"], told["device"]) == ("n1", "79", pci(1))
+        assert (told["node"], told["code"], told["device"]) == ("n1", "79", PCI[1])
         assert (told["class"], told["action"]) == ("hardware-replace", "replace")
         end = events(job, "end")[0]
         assert (end["cause"], end["nodes"], end["action"]) == ("hardware", ["n1"], "replace")
         [evidence] = end["evidence"]
-        assert (evidence["source"], evidence["code"], evidence["device"]) == ("agent", "79", pci(1))
+        assert (evidence["source"], evidence["code"], evidence["device"]) == ("agent", "79", PCI[1])
         assert 0 < end["detect_s"] < 60
 
         record_of(lab, job.id, within_s=60)
@@ -73,11 +75,11 @@ def test_a_fault_of_the_programs_own_is_named_and_not_resumed(xid: int) -> None:
         job = new_job(lab)
         job.submit(f"{STEP} {job.ring(400, '--fail-at', '60', '6')}", "-N3", *GPUS)
         job.await_steps(10)
-        kernel_says(lab, "n2", xid)
+        kernel(lab, "n2").xid(xid, text="pid=77, name=python, Ch 00000008")
         assert job.await_end() == "FAILED"
-        why = f"application: XID {xid} on GPU {pci(0)} of n2: the program's own fault; the program ended with status 6"
+        why = f"application: XID {xid} on GPU {PCI[0]} of n2: the program's own fault; the program ended with status 6"
         assert f"Not resumed: {why}\n" in job.out()
-        assert f"n2: xid {xid} on {pci(0)}: " in job.out()
+        assert f"n2: xid {xid} on {PCI[0]}: " in job.out()
         assert [record["event"] for record in job.journal()] == ["start", "health", "end"]
         end = job.journal()[-1]
         assert (end["cause"], end["nodes"], end["action"]) == ("application", [], "restart-application")
@@ -89,7 +91,7 @@ def test_a_double_bit_error_asks_for_a_reset_and_the_step_goes_on_elsewhere() ->
         job = new_job(lab)
         job.submit(f"{STEP} {job.ring(200)}", "-N3", *GPUS)
         job.await_steps(10)
-        kernel_says(lab, "n2", 48)
+        kernel(lab, "n2").xid(48)
         assert hosts_of(job.await_steps(5, attempt=1)) == {"n1", "n3"}
         assert "; action: reset-gpu\n" in job.out()
         assert events(job, "end")[0]["action"] == "reset-gpu"
@@ -99,25 +101,27 @@ def test_a_double_bit_error_asks_for_a_reset_and_the_step_goes_on_elsewhere() ->
 
 def test_a_program_that_is_quicker_than_the_kernels_log_is_resumed_all_the_same() -> None:
     with sick_lab(3) as lab:
+        (lab.root("n2") / "dev/kmsg").chmod(0o666)  # the program says itself what the kernel says of its GPU
         job = new_job(lab)
-        dies = f"printf '%s' '{line(79)}' >>{KERNEL_LOG}; exit 1"
+        # Not before the step is seen as one, so that it is known which nodes it had.
+        dies = f"sleep 3; echo '3,1,0,-;{Kernel.xid_text(79)}' >>/dev/kmsg; exit 1"
         body = (
-            f"if [ $STEPGUARD_ATTEMPT$SLURMD_NODENAME = 0n2 ]; then {dies}; fi; test $STEPGUARD_ATTEMPT = 1 || sleep 60"
+            f"if [ $STEPGUARD_ATTEMPT$SLURMD_NODENAME = 0n2 ]; then {dies}; fi; test $STEPGUARD_ATTEMPT = 1 || sleep 20"
         )
         lab.write(job.directory / "body.sh", f"{body}\n")
         job.submit(f"srun --auto-resume=1 -K -N2 -n2 --gres=gpu:2 sh {job.directory}/body.sh", "-N3", *GPUS)
-        assert job.await_end() == "COMPLETED", job.out()
+        assert job.await_end(120) == "COMPLETED", job.out()
         assert [end.get("cause") for end in events(job, "end")] == ["hardware", None]
 
 
 def test_a_gpu_that_is_not_the_jobs_and_what_was_before_are_nobodys_concern() -> None:
     with sick_lab(3) as lab:
-        kernel_says(lab, "n1", 48)
+        kernel(lab, "n1").xid(48)
         until("the agent knows", lambda: health(lab, "n1")["status"] == "fail", 20, 0.2)
         job = new_job(lab, resume="require_exclusive = false")  # an exclusive job has all GPUs of its nodes
         job.submit(f"srun --auto-resume=1 -N2 -n2 --gres=gpu:1 {job.ring(100)}", "-N3", "--gres=gpu:1")
         job.await_steps(10)
-        kernel_says(lab, "n2", 79, gpu=1)
+        kernel(lab, "n2").xid(79, gpu=1)
         until("the agent knows", lambda: health(lab, "n2")["status"] == "fail", 20, 0.2)
         assert job.await_end() == "COMPLETED"
         assert hosts_of(job.progress()) == {"n1", "n2"}
