@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster whose nodes have GPUs that can fall ill, by NVML's stand-in and the kernel's log, and agents that notice."""
+"""A cluster whose GPUs can fall ill, by NVML's stand-in and the kernel's log, with agents that notice."""
 
 from __future__ import annotations
 
