@@ -120,6 +120,7 @@ def lab() -> Iterator[Cluster]:
 def node(lab: Cluster) -> Iterator[Node]:
     made = Node(lab, "n1")
     yield made
+    lab.run(["scancel", "--user=alice"], user="root")
     lab.run(["scontrol", "update", "nodename=n1", "state=resume"], user="root", check=False)
     lab.wait_idle(["n1"])
 

@@ -31,18 +31,20 @@ EXIT STATUS:
 
 @click.command(short_help="Run the probes of this node now.")
 @click.option("--probe", "names", multiple=True, metavar="NAME", help="Only this one; may be given several times.")
+@click.option("--stress", is_flag=True, help="Load processors, disk, GPUs and links too: for a node without jobs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def check(names: Sequence[str], as_json: bool) -> int:
+def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     from stepguard.errors import UsageError
     from stepguard.health.model import worst
     from stepguard.health.probes.document import to_document
-    from stepguard.health.probes.table import PROBES
+    from stepguard.health.probes.table import ON_DEMAND, PROBES
     from stepguard.health.probing import probe
 
     for name in names:
         if name not in PROBES:
             raise UsageError(f"no probe {name!r}", "--probe", "there are: " + ", ".join(PROBES))
-    reports = [probe(name) for name in dict.fromkeys(names or PROBES)]
+    wanted = [*dict.fromkeys(names or PROBES), *(ON_DEMAND if stress else ())]
+    reports = [probe(name, told=_progress(name) if name in ON_DEMAND else None) for name in wanted]
     verdict = worst(report.status for report in reports)
     if as_json:
         document = {"schema": SCHEMA, "status": verdict, "probes": [to_document(report) for report in reports]}
@@ -92,6 +94,13 @@ def react() -> int:
     settings = config.load()
     print(json.dumps(carried_out(json.load(sys.stdin), settings.health, connect(settings.slurm))))
     return 0
+
+
+def _progress(name: str) -> Callable[[str], None]:
+    """Says on stderr what a long probe is at."""
+    from stepguard.report.escaping import visible
+
+    return lambda at: print(f"{name}: {visible(at)}", file=sys.stderr, flush=True)
 
 
 def _write(lines: Iterable[str] | Callable[[Callable[[str], str]], Iterable[str]], exit_status: int) -> int:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard health check` and `status`, as a person or a plug-in of Nagios runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab.gpus import Gpus, build, uuid
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpus:
+    made = Gpus(tmp_path / "gpus", 2, build(tmp_path))
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    return made
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "stepguard", "health", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+
+def _well(_gpus: Gpus) -> None:
+    """Nothing is wrong."""
+
+
+def _broken(gpus: Gpus) -> None:
+    gpus["gpu1.rows.failure"] = 1
+
+
+def _hung(gpus: Gpus) -> None:
+    gpus["gpu1.fails"] = 4  # no permission: it does not tell
+
+
+@pytest.mark.parametrize(("make", "status", "word"), [(_well, 0, "OK"), (_broken, 2, "FAIL"), (_hung, 3, "UNKNOWN")])
+def test_check(gpus: Gpus, make: Callable[[Gpus], None], status: int, word: str) -> None:
+    make(gpus)
+    done = run("check", "--probe", "nvml")
+    assert (done.returncode, done.stdout.startswith(f"nvml: {word}: ")) == (status, True), done.stdout
+    shown = json.loads(run("check", "--probe", "nvml", "--json").stdout)
+    assert (shown["schema"], shown["status"]) == (1, word.lower())
+    assert [one["probe"] for one in shown["probes"]] == ["nvml"]
+
+
+def test_check_shows_findings(gpus: Gpus) -> None:
+    _broken(gpus)
+    lines = run("check", "--probe", "nvml").stdout.splitlines()
+    assert lines[1].startswith(f"  {uuid(1)}: fail: row-remap-failure: ")
+
+
+def test_check_knows_its_probes() -> None:
+    done = run("check", "--probe", "nosuch")
+    assert (done.returncode, "no probe 'nosuch': --probe: there are: nvml" in done.stderr) == (2, True), done.stderr
+
+
+def test_status_without_an_agent_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "stepguard.toml"
+    config.write_text(f'[agent]\nsocket = "{tmp_path}/agent.sock"\n')
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(config))
+    done = run("status")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"the agent of this node does not tell: {tmp_path}/agent.sock: No such file" in done.stderr
