@@ -7,6 +7,7 @@ nothing else of it.
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -146,5 +147,6 @@ def test_the_first_node_loses_its_power_and_comes_back(lab: Cluster) -> None:
     assert manifest.last_heard_s is not None
     assert manifest.last_heard_s < off_s
     assert record.nodes["n2"].state == "lost"
-    assert "0:1" not in lab.run([STEPGUARD, "jobs"]).stdout
+    (listed,) = json.loads(lab.run([STEPGUARD, "jobs", "--json"]).stdout)["jobs"]
+    assert (listed["outcome"], listed["exit"]) == ("lost", "")
     assert_verified(lab)

@@ -210,8 +210,10 @@ class Attempts:
             return without[-1]
         if not said:
             return self.newest(message.job_id) if said is None else 0
-        has_begun = self._known(AttemptKey(message.job_id, said)).had_begun
-        return said if has_begun or self._known(AttemptKey(message.job_id, said - 1)).had_epilog else said - 1
+        named, before = (self._known(AttemptKey(message.job_id, number)) for number in (said, said - 1))
+        # A slurmd runs one epilog for each attempt; one that has just booted does not know of any.
+        is_another = before.had_epilog and before.end_boot_id == message.boot_id
+        return said if named.had_begun or is_another else said - 1
 
     def _known(self, key: AttemptKey) -> Past:
         attempt = self.get(key)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from stepguard.archive import place
 from stepguard.archive.fold import Folded
+from stepguard.archive.layout import NODES
 from stepguard.archive.ownership import Ownership
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.store import Directory, Writer
@@ -94,7 +95,7 @@ def _told(cluster: Directory, attempt: place.Attempt, node: str) -> _Told:
         return _Told()
     with record:
         _, start_s, end_s = place.told_by(record)
-        nodes = record.existing(place.NODES)
+        nodes = record.existing(NODES)
         if nodes is None:
             return _Told(start_s, end_s)
         with nodes:

@@ -116,6 +116,13 @@ def test_the_epilog_that_a_reboot_brings_late_ends_no_attempt_that_has_not_begun
     assert node.tell("epilog", 1) == 1, "that of an attempt which ran no step here"
 
 
+def test_a_slurmd_that_has_just_booted_may_run_an_epilog_once_more(node: Node) -> None:
+    node.tell("prolog", 0)
+    node.tell("epilog", 1)
+    node.forget()
+    assert node.tell("epilog", 1, boot_id="b2") == 0
+
+
 def test_epilogs_of_attempts_that_told_nothing_else_here(node: Node) -> None:
     """Of a requeue the first two, and the last of an attempt that ended by itself."""
     assert node.tell("epilog", 1) == 0
