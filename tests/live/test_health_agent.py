@@ -130,7 +130,6 @@ def test_a_gpu_off_the_bus_under_a_job(lab: Cluster, node: Node) -> None:
     job_id = submit(lab, "sleep 300", "--gres=gpu:1", "--nodelist=n1")
     await_state(lab, job_id, "RUNNING")
     before_s = time.monotonic()
-    node.gpus.lose(0)
     node.kernel.xid(79, gpu=0)
     item = node.await_item(79)
     assert time.monotonic() - before_s < 10  # 0.4 s where nothing else runs
@@ -140,7 +139,7 @@ def test_a_gpu_off_the_bus_under_a_job(lab: Cluster, node: Node) -> None:
     assert (finding["source"], finding["action"], finding["class"]) == ("agent", "replace", "hardware-replace")
     state = node.await_mark(REPLACE)
     assert set(state.split("+")) >= {"FAIL"} and state.startswith(("ALLOCATED", "MIXED")), state
-    assert "n1 is out of service: Action:Replace" in node.log()
+    until("its agent says so", lambda: "n1 is out of service: Action:Replace" in node.log(), 15)
     lab.run(["scancel", job_id])
     until("its job has gone", lambda: node.slurms["state"] == "IDLE+FAIL", 60, 0.2)
     assert node.slurms["reason"] == REPLACE
@@ -205,7 +204,7 @@ def test_our_drain_is_lifted_when_the_node_is_well(lab: Cluster, node: Node) -> 
     node.gpus["gpu1.rows.failure"] = 0
     node.start()
     until("it is back", lambda: node.slurms["reason"] == "", 60, 0.2)
-    assert "n1 is back in service" in node.log()
+    until("its agent says so", lambda: "n1 is back in service" in node.log(), 15)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +248,7 @@ def test_an_agent_that_is_killed_counts_nothing_twice(node: Node) -> None:
         node.await_item(48)
     assert (node.item(79)["count"], node.item(48)["count"]) == (1, 2)
     assert node.slurms["reason"] == REPLACE
-    assert node.log().count("is out of service") == 1
+    assert node.log().count("is out of service") <= 1  # none by an agent that was killed over it
 
 
 def test_slurmds_health_check_wakes_the_probes(lab: Cluster, node: Node) -> None:
