@@ -52,7 +52,7 @@ def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
         assert ("FAIL" in states, reason) == (True, "Action:Replace")
 
         text = f"n1: xid 79 on {PCI[1]}: NVRM: Xid (PCI:{PCI[1]}): 79, pid=77, name=python, GPU has fallen off the bus."
-        assert f"Verdict: hardware: {text} (agent); action: replace\n" in job.out()
+        assert f"Verdict: hardware: {text} (agent: replace)\n" in job.out()
         [told] = events(job, "health")
         assert (told["node"], told["code"], told["device"]) == ("n1", "79", PCI[1])
         assert (told["class"], told["action"]) == ("hardware-replace", "replace")
@@ -65,7 +65,7 @@ def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
         record_of(lab, job.id, within_s=60)
         shown = lab.run([STEPGUARD, "job", job.id], user="alice").stdout
         assert f"{text} (agent: hardware-replace, replace)" in shown
-        assert "; action: replace; noticed after " in shown
+        assert f"hardware: {text} (agent: replace) (nodes n1); noticed after " in shown
         assert "; replaced within " in shown
 
 
@@ -93,7 +93,7 @@ def test_a_double_bit_error_asks_for_a_reset_and_the_step_goes_on_elsewhere() ->
         job.await_steps(10)
         kernel(lab, "n2").xid(48)
         assert hosts_of(job.await_steps(5, attempt=1)) == {"n1", "n3"}
-        assert "; action: reset-gpu\n" in job.out()
+        assert " (agent: reset-gpu)\n" in job.out()
         assert events(job, "end")[0]["action"] == "reset-gpu"
         until("n2 is marked", lambda: node_of(lab, "n2")[1] == "Action:Reboot", 30, 0.3)
         assert job.await_end() == "COMPLETED"
@@ -144,6 +144,6 @@ def test_an_agent_that_hangs_or_is_gone_leaves_the_fault_file() -> None:
         until("it is told", lambda: "n2: fans (fault-file: check)" in job.out(), 20)
         fault.write_text("reboot: GSP timeout\n")
         assert hosts_of(job.await_steps(5, attempt=1)) == {"n1", "n3"}
-        assert "n2: GSP timeout (fault-file); action: reboot" in job.out()
+        assert "n2: GSP timeout (fault-file: reboot)" in job.out()
         os.kill(agent, signal.SIGCONT)
         lab.run(["scancel", job.id])

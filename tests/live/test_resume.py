@@ -110,7 +110,7 @@ def test_a_fault_on_a_node_ends_a_step_that_hangs_and_is_named() -> None:
         lab.run(["sh", "-c", fault], host="n2", user="root")
         after = job.await_steps(5, attempt=1, within_s=10)
         assert hosts_of(after) == {"n1", "n3"}
-        assert "n2: XID 79, GPU has fallen off the bus (fault-file)" in job.out()
+        assert "n2: XID 79, GPU has fallen off the bus (fault-file: replace)" in job.out()
         assert job.await_end() == "COMPLETED"
 
 

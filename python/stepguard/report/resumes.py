@@ -46,8 +46,6 @@ def _end(event: Mapping[str, Any]) -> str:
         text += f": {cause}: {event.get('why', '')}"
     if nodes := _words(event.get("nodes"), ","):
         text += f" (nodes {nodes})"
-    if action := event.get("action"):
-        text += f"; action: {action}"
     if seconds := _seconds(event, ("noticed after", "detect_s"), ("decided within", "decide_s")):
         text += f"; {seconds}"
     return text

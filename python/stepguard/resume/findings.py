@@ -19,7 +19,7 @@ def lost_finding(name: str) -> Finding:
 def told_findings(watch: Lookout, nodes: Collection[str]) -> tuple[Finding, ...]:
     """The broken hardware that those nodes told of."""
     told = ((name, one) for name, faults in watch.pulse.faults().items() if name in nodes for one in faults)
-    return tuple(_told_finding(name, one, f"{one.text} ({one.source})") for name, one in told)
+    return tuple(_told_finding(name, one, f"{one.text} ({one.source}: {one.action})") for name, one in told)
 
 
 def program_findings(watch: Lookout, nodes: Collection[str], since_s: float) -> tuple[Finding, ...]:

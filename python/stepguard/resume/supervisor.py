@@ -259,8 +259,7 @@ class Supervisor:
     def _tell(self, verdict: Verdict, refusal: str) -> None:
         if verdict.cause in (Cause.HARDWARE, Cause.NETWORK):
             self.messages.info("Initiating diagnosis of the health of nodes")
-            needs = f"; action: {verdict.action}" if verdict.action else ""
-            self.messages.error(f"Verdict: {verdict.cause.value}: {verdict.why}{needs}")
+            self.messages.error(f"Verdict: {verdict.cause.value}: {verdict.why}")
             if refusal:
                 self.messages.error(f"Not resumed: {refusal}")
         else:
