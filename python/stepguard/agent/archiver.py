@@ -46,10 +46,10 @@ class Archiver:
             return
         devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
-            # Its output is the same journal as ours; a session of its own keeps a terminal's Ctrl-C from it.
-            self._child = spawn(
-                [*own_command(), "archiver"], env=self._environment, stdin=devnull, stdout=2, new_session=True
-            )
+            # It is told who started it: that may have ended before it can look. Its output is the same journal as
+            # ours; a session of its own keeps a terminal's Ctrl-C from it.
+            argv = [*own_command(), "archiver", str(os.getpid())]
+            self._child = spawn(argv, env=self._environment, stdin=devnull, stdout=2, new_session=True)
         except ProcessError as error:
             self._log.error(f"cannot start the archiver: {error}", "archiver")
             self._later(now_s)

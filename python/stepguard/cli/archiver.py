@@ -20,9 +20,9 @@ from stepguard.records.spool import SpoolLayout
 
 
 @click.command(hidden=True)
-def command() -> int:
-    """Bring records from this node's spool into the archive, until the agent ends."""
-    agent = os.getppid()  # now: it may end while an older archiver is waited for
+@click.argument("agent", metavar="PID", type=int)
+def command(agent: int) -> int:
+    """Bring records from this node's spool into the archive, until the agent, the process that started this, ends."""
     settings = config.load()
     os.umask(0o077)
     layout = SpoolLayout(Path(settings.agent.spool))

@@ -28,9 +28,11 @@ USER = 65534
 # For clients of other users, who need not be able to read this repository.
 PYTHON = "/usr/bin/python3"
 _LAUNCHER = """
-import sys, time
-if sys.argv[1:] == ["archiver"]:
-    time.sleep(1000)
+import os, sys, time
+if sys.argv[1] == "archiver":
+    while os.getppid() == int(sys.argv[2]):
+        time.sleep(0.2)
+    sys.exit()
 from stepguard.__main__ import main
 sys.exit(main())
 """
@@ -205,9 +207,9 @@ class AgentProcess:
 
 
 def children(pid: int, verb: str = "") -> list[int]:
-    """The children of a process; with `verb`, those whose command line ends with it."""
+    """The children of a process; with `verb`, those that have it as a word of their command lines."""
     found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in found if _command(child).endswith(f"{verb}\0" if verb else "")]
+    return [child for child in found if not verb or f"\0{verb}\0" in _command(child)]
 
 
 def _command(pid: int) -> str:

@@ -29,6 +29,8 @@ from unit.archive.spools import UID, Told, whole_job
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
 ARCHIVER = [sys.executable, "-m", "stepguard", "archiver"]
+# A process of its own starts it.
+AS_AGENT = '"$1" "$2" "$3" "$4" $$ & wait'
 DAY = "lab/2026/11/18"
 REDACTOR = Redactor(b"k" * 32, load_rules(None, ()))
 
@@ -47,10 +49,10 @@ class Node:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *before: str) -> subprocess.Popen[bytes]:
-        """`before`: a command that the archiver is started by."""
+        """`before`: a command that the archiver is started by; as its last word it is told that we have started it."""
         environment = {**os.environ, "STEPGUARD_CONFIG": str(self.config)}
         with (self.root / "log").open("ab") as log:
-            process = subprocess.Popen([*before, *ARCHIVER], env=environment, stderr=log)
+            process = subprocess.Popen([*before, *ARCHIVER, str(os.getpid())], env=environment, stderr=log)
         self.started.append(process)
         return process
 
@@ -264,7 +266,7 @@ def test_one_bad_record_does_not_keep_back_the_others(node: Node) -> None:
 def test_one_that_waits_for_an_older_one_ends_with_its_agent_too(node: Node) -> None:
     first = node.start()
     wait_for(lambda: node.word.get("state") == "idle")
-    agent = node.start("sh", "-c", '"$@" & wait', "sh")
+    agent = node.start("sh", "-c", AS_AGENT, "sh")
     wait_for(lambda: _children(agent.pid))
     (second,) = _children(agent.pid)
     wait_for(lambda: re.search(rf"-> FLOCK .* {second} ", Path("/proc/locks").read_text()))
@@ -273,6 +275,12 @@ def test_one_that_waits_for_an_older_one_ends_with_its_agent_too(node: Node) -> 
     first.kill()
     first.wait()
     wait_for(lambda: not Path(f"/proc/{second}").exists())
+
+
+def test_one_whose_agent_was_gone_before_it_began_ends(node: Node) -> None:
+    over = subprocess.run(["sh", "-c", "echo $$"], check=True, capture_output=True, text=True).stdout.strip()
+    assert node.start("sh", "-c", f'exec "$1" "$2" "$3" "$4" {over}', "sh").wait(30) == 0
+    assert node.word["state"] == "busy"
 
 
 def _children(pid: int) -> list[str]:
@@ -340,7 +348,7 @@ def test_a_second_one_waits_for_the_first(node: Node) -> None:
 
 
 def test_it_ends_with_whoever_started_it(node: Node) -> None:
-    shell = node.start("sh", "-c", '"$@" & wait', "sh")
+    shell = node.start("sh", "-c", AS_AGENT, "sh")
     wait_for(lambda: node.word.get("state") == "idle")
     pid = node.word["pid"]
     assert pid != shell.pid
