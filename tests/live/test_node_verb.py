@@ -130,11 +130,11 @@ def test_a_node_that_fell_silent_can_be_replaced(cluster: Cluster) -> None:
         (["replace", "n1", "n9", "--yes"], 69, "no such node: n9"),
         (["replace", "ALL", "--yes"], 69, "no such node: ALL"),
         (["replace", "", "--yes"], 2, "no node is named"),
-        (["replace", "--yes"], 2, "Missing argument"),
+        (["replace", "--yes"], 2, "missing argument"),
         (["replace", "n[1-", "--yes"], 1, "n[1-"),
         (["replace", "n1"], 2, "nothing was done: there is no terminal to ask on: say --yes"),
         (["replace", "n1", "--yes", "--reason", "a\nb"], 2, "--reason"),
-        (["drain", "n1", "--yes"], 2, "No such command"),
+        (["drain", "n1", "--yes"], 2, "no such command"),
     ],
 )
 def test_what_is_wrong_changes_nothing(cluster: Cluster, words: list[str], status: int, said: str) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from stepguard.agent import place, reading
@@ -15,8 +15,9 @@ from stepguard.config import Config
 from stepguard.places import conflicts, parents_problem
 from stepguard.records.spool import SpoolLayout
 
+Resolver = Callable[[str], str]
 # As they stand, which is what the agent looks at, and where links lead.
-_RESOLVED = (os.path.normpath, os.path.realpath)
+LINKS_TOO: tuple[Resolver, ...] = (os.path.normpath, os.path.realpath)
 _READ_BY_C = ("socket", "spool", "deadline_ms", "gate", "repair_nodelist")
 # spank/agent_settings.c: one line, of this many bytes at most, and a path that fits into struct agent_settings.
 _PLAIN_VALUE = r"""("[^"\\]*"|'[^']*'|[0-9]+|true|false)\s*(#.*)?"""
@@ -40,9 +41,12 @@ def effective(config: Config) -> list[str]:
     return lines
 
 
-def local_problems(config: Config) -> list[str]:
-    """What would keep the agent from its work, each with what to do; the archiver's part: archive.preparation."""
-    apart = map(str, {str(error): error for by in _RESOLVED for error in conflicts(config, by)})
+def local_problems(config: Config, resolved: Sequence[Resolver] = (os.path.normpath,)) -> list[str]:
+    """What would keep the agent from its work, each with what to do; the archiver's part: archive.preparation.
+
+    With LINKS_TOO it touches the archive's file system, which may hang.
+    """
+    apart = map(str, {str(error): error for by in resolved for error in conflicts(config, by)})
     return [*_rights(), *apart, *_spool(config), *_socket(config), *_programs(), *_words_for_c(config)]
 
 

@@ -77,7 +77,7 @@ def _check(config: Config) -> int:
 
     print(*map(printable, check.effective(config)), sep="\n")
     _, faults = prepare(config.archive)
-    found = [*check.local_problems(config), *map(str, faults)]
+    found = [*check.local_problems(config, check.LINKS_TOO), *map(str, faults)]
     trouble, may_end = directory_fault(Path(config.archive.dir))
     for problem in [*found, *([trouble] if trouble and not may_end else [])]:
         print(f"stepguard: {printable(problem)}", file=sys.stderr)

@@ -100,4 +100,4 @@ def test_a_late_note_of_an_attempt_that_is_gone_does_not_stay(make_agent: Make) 
         (agent.layout.notes / "1.note").write_bytes(late)
         wait_until(lambda: agent.is_complete(f"{JOB}.0"))
         assert agent.kinds(f"{JOB}.0") == ["step_start", "closed"]
-        assert agent.status()["attempts"] == []
+        wait_until(lambda: agent.status()["attempts"] == [])
