@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds values that are secret by the name before them: in `set -x`, `env`, scripts, JSON, YAML, TOML, command lines.
+"""Finds values that are secret by the name before them: in `set -x`, `env`, scripts, JSON, YAML, XML, command lines.
 
-Three forms: NAME=VALUE and "name": "value" with all that is written between the two, `--name value`, and
-`setenv NAME value`. A value in quotes ends with them (also on a later line, after NAME="), another one at the first
-blank; so of a passphrase of several words without quotes only the first is found by name.
+Its forms: NAME=VALUE and "name": "value" with all that is written between the two, `--name value`, `setenv NAME value`
+and ${NAME:-value}. A value in quotes ends with them (also on a later line, after NAME="), another one at the first
+blank; so of a passphrase of several words without quotes only the first is found by name, but in what `env` prints.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from collections.abc import Iterator
 
 from stepguard.archive.redaction.alternation import alternation
 from stepguard.archive.redaction.names import MAX_NAME_BYTES, Names, Variable
+from stepguard.archive.redaction.places import BETWEEN, Place, line_start, name_end, name_start
+from stepguard.archive.redaction.reading import Value, read_value, read_word, value_of_word, widened
+from stepguard.archive.redaction.shell import MAX_DEFAULT_BYTES, Syntax, Words
 from stepguard.archive.redaction.spans import Span
 from stepguard.archive.redaction.values import (
     is_code,
@@ -24,48 +27,14 @@ from stepguard.archive.redaction.values import (
     is_unusual,
 )
 
-_NAME_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-_MAX_VALUE_BYTES = 1 << 16
-_MAX_MULTI_LINE_BYTES = 4096
-# Between a name and its value: "name": x, ['name'] = x, name := x, name: str = x, ('name', x), <name>x.
-_BETWEEN = rb"""
-    [\w.-]{0,40}
-    (?P<quote>\\{0,3}["'])? \]? [ \t]{0,8}
-    (?P<sign>
-        (?: :[ ]? (?:str|bytes|Optional\[str\]|str[ ]\|[ ]None) [ ]? )? = (?:=|>|(?!~))
-      | [:?+]= | :(?!:|//) | , | >
-    )
-    [ \t]{0,8}
-"""
 _FLAG = re.compile(rb"--([A-Za-z][\w.-]{1,63})[ \t]{1,8}(?=[^\s-])")
 _SETENV = re.compile(rb"setenv[ \t]{1,8}([A-Za-z_]\w{1,63})[ \t]{1,8}")
+_DEFAULT = re.compile(rb"\$\{([A-Za-z_]\w{1,127}):?([-=+])(?!\})")
 
 # A sentence begins with a capital letter and another word; and it goes on with a word that is neither an option nor a
 # path, or ends with a dot.
-_MAX_LINE_BYTES = 1024
 _SENTENCE = re.compile(rb"[ \t]{0,16}(?:[\w.-]{1,32}: )?[A-Z][a-z]{1,32}[,:!]?[ \t]")
 _SENTENCE_GOES_ON = re.compile(rb"[.,:;!?]{0,4}[ \t]{1,8}[A-Za-z]{1,32}[.,:;!?]?(?:\s|\Z)|[.,:;!?]{1,4}(?:\s|\Z)")
-
-_OPENING = re.compile(rb"""[$bruf]?(\\{0,3}["'])""")
-# By the opening quote: what may stand before the closing one. A shell writes 'it'\''s'.
-_QUOTED = {
-    b'"': re.compile(rb'(?:[^"\\\x00]+|\\.)*', re.DOTALL),
-    b"'": re.compile(rb"(?:[^'\x00]+|'\\'')*"),
-}
-# The end of a value in none: a blank, or one of these signs where something else goes on.
-_GOES_ON = rb"""[\s\x00\x1b,;:&|)}\]"'`<>\\]"""
-_UNQUOTED = re.compile(
-    rb"""(?x)(?:
-        [^\s\x00\x1b,;&|)}\]"'`<>\\$]+
-      | \$\{ [^{}\s\x00]{0,128} \}
-      | \$
-      | \\ (?! [nrt"'\\] )
-      | [,;&] (?! [\w.-]{1,32}[=:] | %(end)b | \Z )
-      | [|)}\]"'`>] (?! %(end)b | \Z )
-      | < (?! / | %(end)b | \Z )
-    )+"""
-    % {b"end": _GOES_ON}
-)
 
 
 class Assignments:
@@ -77,61 +46,107 @@ class Assignments:
         for word in names.last_words():
             # As it stands in hf_token, hfToken and HF_TOKEN; what goes on in the same case is another word.
             words |= {word.lower(): "(?![a-z])", word.title(): "(?![a-z])", word: "(?![A-Z])"}
-        self._pattern = re.compile(alternation(words).encode() + b"(?x:" + _BETWEEN + b")") if words else None
+        self._pattern = re.compile(alternation(words).encode() + b"(?x:" + BETWEEN + b")") if words else None
 
-    def spans(self, content: bytes, commands: bool = False) -> list[Span]:
-        """All of them, in time that grows with the size of the content. `commands`: it is a script or a command line,
-        so that a plain word after `--password` is its value."""
-        return [*self._assigned(content), *self._given(content, commands)]
+    def spans(self, content: bytes, syntax: Syntax = Syntax.OUTPUT) -> Iterator[Span]:
+        """All of them, in time that grows with the size of the content. Within one there may be others, of the parts
+        of it that alone may be met elsewhere."""
+        yield from self._assigned(Words(content, syntax))
+        yield from self._given(Words(content, syntax))
+        yield from self._defaults(Words(content, syntax))
 
-    def _assigned(self, content: bytes) -> Iterator[Span]:
-        at = 0
+    def may_be_secret(self, name: bytes) -> bool:
+        """Whether a variable of this name holds secrets."""
+        rule = self._names.rule(name.decode("ascii", "replace"))
+        return rule is not None and (name.isupper() or not rule.vague)
+
+    def is_secret(self, name: bytes, value: Value, content: bytes) -> bool:
+        """Whether a variable of this name holds a secret that stands there."""
+        rule = self._names.rule(name.decode("ascii", "replace"))
+        if rule is None or (rule.vague and not name.isupper()) or not value.text(content):
+            return False
+        return self._judge(value, content, rule, careful=not name.isupper())
+
+    def _assigned(self, words: Words) -> Iterator[Span]:
+        content, at = words.content, 0
         while self._pattern is not None and (match := self._pattern.search(content, at)):
             # After a secret the search goes on behind it, or hostile text would have each value read many times.
             at = match.end()
-            before = content[max(0, match.start() - MAX_NAME_BYTES) : match.start()]
-            start = match.start() - (len(before) - len(before.rstrip(_NAME_BYTES)))
-            name_end = match.start("quote") if match["quote"] else _name_end(content, match.start())
-            rule = self._names.rule(content[start:name_end].strip(b"-.").decode("ascii", "replace"))
+            if content.startswith(b"[redacted:", at):
+                continue
+            start = name_start(content, match.start(), MAX_NAME_BYTES)
+            end = match.start("quote") if match["quote"] else name_end(content, match.start())
+            rule = self._names.rule(content[start:end].strip(b"-.").decode("ascii", "replace"))
             if rule is None:
                 continue
-            span = self._value(content, rule, _Place(content, start, name_end, match))
-            if span is not None:
-                yield span
-                at = max(at, span.end)
+            place = Place(content, start, end, match)
+            if place.holds_none(content) or (rule.vague and not place.is_capital):
+                continue
+            value = read_value(words, place)
+            if self._is_value(value, content, rule, place):
+                value = widened(content, value) if words.syntax is Syntax.SCRIPT and place.is_shell else value
+                yield from value.spans()
+                at = max(at, value.end)
 
-    def _value(self, content: bytes, rule: Variable, place: _Place) -> Span | None:
-        if place.holds_none(content):
-            return None
-        value, quoted = _read_value(content, place)
-        text = content[value.start : value.end]
-        if not text or (place.sign == b"," and not quoted):
-            return None
-        if place.is_prose and not quoted and (is_prose(text) or not (place.is_variable or is_unusual(text))):
-            return None
-        if rule.vague and not place.is_capital:
-            return None
-        return value if self._is_secret(text, rule, quoted, careful=not place.is_variable) else None
+    def _is_value(self, value: Value, content: bytes, rule: Variable, place: Place) -> bool:
+        text = value.text(content)
+        if not text or (place.sign == b"," and not value.quoted):
+            return False
+        if place.is_prose and not value.quoted and (is_prose(text) or not (place.is_variable or is_unusual(text))):
+            return False
+        if place.sign == b"\t" and not _is_cell(content, value):
+            return False
+        if place.sign == b":" and value.quoted and value.secret is not None and _is_sentence(text):
+            return False
+        return self._judge(value, content, rule, careful=not place.is_variable)
 
-    def _given(self, content: bytes, commands: bool) -> Iterator[Span]:
+    def _given(self, words: Words) -> Iterator[Span]:
         """The values of `--name value` and `setenv NAME value`."""
+        content, syntax = words.content, words.syntax
         for pattern in (_FLAG, _SETENV):
+            end = 0
             for match in pattern.finditer(content):
                 rule = self._names.rule(match[1].decode())
-                if rule is None or (rule.vague and not match[1].isupper()):
+                if rule is None or match.start() < end or (rule.vague and not match[1].isupper()):
                     continue
-                value, quoted = _read_word(content, match.end())
-                text = content[value.start : value.end]
-                in_words = pattern is _FLAG and not quoted and is_prose(text)
-                if in_words and (text.isupper() or not (commands or _is_argument(content, match.start(), value))):
+                value = read_word(words, match.end())
+                text = value.text(content)
+                in_words = pattern is _FLAG and not value.quoted and is_prose(text)
+                if in_words and (
+                    text.isupper() or (syntax is Syntax.OUTPUT and not _is_argument(content, match.start(), value))
+                ):
                     continue
-                if text and self._is_secret(text, rule, quoted, careful=True):
-                    yield value
+                if text and self._judge(value, content, rule, careful=True):
+                    value = widened(content, value) if syntax is Syntax.SCRIPT else value
+                    end = value.end
+                    yield from value.spans()
 
-    def _is_secret(self, text: bytes, rule: Variable, quoted: bool, careful: bool) -> bool:
-        if is_placeholder(text) or text.startswith(b"[redacted:"):
+    def _defaults(self, words: Words) -> Iterator[Span]:
+        """The values of ${NAME:-value}, ${NAME=value} and ${NAME:+value}."""
+        content = words.content
+        for match in _DEFAULT.finditer(content):
+            rule = self._names.rule(match[1].decode())
+            if rule is None or content.find(b"}", match.end(), match.end() + MAX_DEFAULT_BYTES) < 0:
+                continue
+            in_double = content.count(b'"', line_start(content, match.start()), match.start()) % 2 == 1
+            word = words.default(match.end(), in_double)
+            if word is None:
+                continue
+            value = value_of_word(content, word)
+            text = value.text(content)
+            # "${TOKEN:+--token $TOKEN}" and "${TOKEN:-is not set}" are no secrets.
+            if not text or _is_sentence(text) or (match[2] == b"+" and not is_like_a_secret(text)):
+                continue
+            if self._judge(value, content, rule, careful=not match[1].isupper()):
+                yield from value.spans()
+
+    def _judge(self, value: Value, content: bytes, rule: Variable, careful: bool) -> bool:
+        text, written = value.text(content), content[value.start : value.end]
+        if value.is_elsewhere or is_placeholder(text) or is_placeholder(written) or text.startswith(b"[redacted:"):
             return False
-        if not quoted and (is_code(text) or self._is_name_of_secret(text)):
+        # A shell's word ends before the ( of a call.
+        is_call = content.startswith(b"(", value.end) and is_code(text + b"(")
+        if not value.quoted and (is_call or is_code(text) or self._is_name_of_secret(text)):
             return False
         if careful and not rule.plain_words and not is_unusual(text):
             return False
@@ -144,83 +159,21 @@ class Assignments:
         return is_identifier(text) and self._names.rule(text.decode()) is not None
 
 
-class _Place:
-    """Where a name stands, what is around it, and where its value begins."""
-
-    def __init__(self, content: bytes, start: int, name_end: int, match: re.Match[bytes]) -> None:
-        self.sign: bytes = match["sign"]
-        self.closing_quote: bytes = match["quote"] or b""
-        self.value_start = match.end()
-        before = content[max(0, start - 2) : start]
-        name = content[start:name_end]
-        self._before = before
-        # 'NAME=VALUE', as `set -x` writes an export of a value with blanks.
-        self.outer_quote = before[-1:] if before[-1:] in (b'"', b"'") and not self.closing_quote else b""
-        self.is_shell = match.end() - name_end == 1 and self.sign == b"="
-        # A name in capitals is that of a variable of the environment, where the rules need not be careful.
-        self.is_capital = name.isupper()
-        self.is_variable = self.is_capital and (self.is_shell or b"_" in name)
-        # "Enter password: ERROR 2002", "DB_PASSWORD: unbound variable", "if password == expected".
-        self.is_prose = not self.closing_quote and (self.sign == b":" or self.sign == b"==")
-
-    def holds_none(self, content: bytes) -> bool:
-        """Whether no value need be read: ${TOKEN:-...}, https://token:..., a > that closes no <token>, a comma behind
-        no 'token', the end of "Password: ", and what is redacted already."""
-        if self._before.endswith((b"$", b"${", b"//")):
-            return True
-        if self.sign == b">" and not self._before.endswith(b"<"):
-            return True
-        if self.sign == b"," and not self.closing_quote:
-            return True
-        if content.startswith(b"[redacted:", self.value_start):
-            return True
-        return bool(self.outer_quote) and content.startswith(self.outer_quote, self.value_start)
-
-
-def _is_argument(content: bytes, flag_start: int, value: Span) -> bool:
+def _is_argument(content: bytes, flag_start: int, value: Value) -> bool:
     """Whether a plain word after a flag is its value: on a command line, and not in "Using --password via the CLI"."""
-    first = max(0, flag_start - _MAX_LINE_BYTES)
-    line_start = max(first, content.rfind(b"\n", first, flag_start) + 1)
-    return not _SENTENCE.match(content, line_start, flag_start) and not _SENTENCE_GOES_ON.match(content, value.end)
+    start = line_start(content, flag_start)
+    return not _SENTENCE.match(content, start, flag_start) and not _SENTENCE_GOES_ON.match(content, value.end)
 
 
-def _name_end(content: bytes, at: int) -> int:
-    end = at
-    while end < len(content) and content[end] in _NAME_BYTES:
-        end += 1
-    return end
+def _is_cell(content: bytes, value: Value) -> bool:
+    """Whether it is the second and last of a line, and no heading: passwd TAB 1a2b3c4d."""
+    text = value.text(content)
+    is_last = not content[value.end : value.end + 2].strip(b"\r\n") or content[value.end : value.end + 1] == b"\n"
+    return is_last and is_unusual(text) and any(byte in b"0123456789" for byte in text)
 
 
-def _read_value(content: bytes, place: _Place) -> tuple[Span, bool]:
-    """The value at the place, without its quotes, and whether it had some."""
-    start = place.value_start
-    if opening := _OPENING.match(content, start):
-        return _quoted(content, opening.end(), opening[1], place.is_shell), True
-    if place.outer_quote and place.is_shell:
-        return _quoted(content, start, place.outer_quote, True), True
-    return _read_word(content, start)
-
-
-def _read_word(content: bytes, start: int) -> tuple[Span, bool]:
-    opening = _OPENING.match(content, start)
-    if opening:
-        return _quoted(content, opening.end(), opening[1], False), True
-    word = _UNQUOTED.match(content, start, start + _MAX_VALUE_BYTES)
-    return Span(start, word.end() if word else start), False
-
-
-def _quoted(content: bytes, start: int, quote: bytes, multi_line: bool) -> Span:
-    """From behind the opening quote to the closing one; where that is missing, to the end of the line."""
-    line_end = content.find(b"\n", start, start + _MAX_VALUE_BYTES)
-    line_end = line_end if line_end >= 0 else min(len(content), start + _MAX_VALUE_BYTES)
-    if len(quote) > 1:
-        # \"value\" inside of a string.
-        closing = content.find(quote, start, line_end)
-        return Span(start, closing if closing >= 0 else line_end)
-    limit = start + _MAX_MULTI_LINE_BYTES if multi_line else line_end
-    match = _QUOTED[quote].match(content, start, max(limit, line_end))
-    end = match.end() if match else start
-    if content[end : end + 1] == quote and end < max(limit, line_end):
-        return Span(start, end)
-    zero = content.find(b"\0", start, line_end)
-    return Span(start, zero if zero >= 0 else line_end)
+def _is_sentence(text: bytes) -> bool:
+    """Whether most of it is words of a language."""
+    words = text.split()
+    plain = [word for word in words if is_prose(word) and not any(byte in b"0123456789" for byte in word)]
+    return len(words) > 1 and 2 * len(plain) > len(words)

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from stepguard.archive.redaction.assignments import Assignments
+from stepguard.archive.redaction.inputs import Inputs
 from stepguard.archive.redaction.known import cut_end as known_at_end
 from stepguard.archive.redaction.known import cut_start as known_at_start
-from stepguard.archive.redaction.known import known_spans, unwritten_forms
+from stepguard.archive.redaction.known import known_spans
 from stepguard.archive.redaction.names import Names
 from stepguard.archive.redaction.rules import Rules
 from stepguard.archive.redaction.shapes import Shapes
+from stepguard.archive.redaction.shell import Syntax
 from stepguard.archive.redaction.spans import MARKER, Span, marker, replace
 from stepguard.archive.redaction.values import is_like_a_secret, is_path, is_random, is_switch, is_unusual
 
@@ -34,6 +36,7 @@ class Redactor:
         self._key = key
         self._names = Names(rules.variable, rules.harmless)
         self._assignments = Assignments(self._names)
+        self._inputs = Inputs(self._assignments)
         self._shapes = Shapes(rules)
 
     def environment(self, pairs: Mapping[str, str]) -> tuple[dict[str, str], int]:
@@ -63,20 +66,23 @@ class Redactor:
         for name, value in pairs.items():
             content = _encode(value)
             found.update([content] if self._is_secret(name, content) else self._found_in(content))
-        for written in self._found_in(script, commands=True):
-            found |= unwritten_forms(written)
+        found.update(self._found_in(script, Syntax.SCRIPT))
         lines = {line.strip() for secret in found for line in (secret, *secret.splitlines())}
         known = {line for line in lines if is_unusual(line) and b"[redacted:" not in line}
         return tuple(sorted(known, key=lambda secret: (-len(secret), secret))[:_MAX_KNOWN])
 
-    def _found_in(self, content: bytes, commands: bool = False) -> Iterator[bytes]:
+    def _found_in(self, content: bytes, syntax: Syntax = Syntax.OUTPUT) -> Iterator[bytes]:
         for _ in range(_MAX_PASSES):
-            spans = self._spans(content, commands)
-            for span in spans:
+            shaped, named = self._shaped_and_named(content, syntax)
+            for span in shaped:
                 yield content[span.start : span.end]
+            for span in named:
+                if span.secret is None:
+                    yield content[span.start : span.end]
+            for span in (*shaped, *named):
                 if span.secret is not None:
                     yield span.secret
-            content, count = replace(content, spans, self._mark)
+            content, count = replace(content, (*shaped, *named), self._mark)
             if not count:
                 break
 
@@ -92,25 +98,31 @@ class Redactor:
         secrets stay as they are.
 
         `known`: what secrets() found in the job's environment and script; it is looked for as it is and as programs
-        write it. `commands`: the content is a script or a command line, where `--password via` tells a password, as it
-        does not in a sentence. `cut_start`, `cut_end`: the content was cut out of a
+        write it. `commands`: the content is a script, whose words a shell unquotes, and where `--password via`
+        tells a password, as it does not in a sentence. `cut_start`, `cut_end`: the content was cut out of a
         longer one there (a tail, a head), so that a secret may have lost its beginning or its end, and with it its
         name or shape. Then the first or last word is redacted when it is at least 8 characters that look random, or
         are the end or the beginning of a known secret. Of a private key whose BEGIN line or END line is missing, cut
         or not, the lines of base64 that are left are redacted.
         """
+        return self._text(content, known, cut_start, cut_end, Syntax.SCRIPT if commands else Syntax.OUTPUT)
+
+    def _text(
+        self, content: bytes, known: Sequence[bytes], cut_start: bool, cut_end: bool, syntax: Syntax
+    ) -> tuple[bytes, int]:
         count = 0
         for _ in range(_MAX_PASSES):
-            content, found = self._pass(content, known, cut_start, cut_end, commands)
+            content, found = self._pass(content, known, cut_start, cut_end, syntax)
             count += found
             if not found:
                 break
         return content, count
 
     def _pass(
-        self, content: bytes, known: Sequence[bytes], cut_start: bool, cut_end: bool, commands: bool
+        self, content: bytes, known: Sequence[bytes], cut_start: bool, cut_end: bool, syntax: Syntax
     ) -> tuple[bytes, int]:
-        spans = [*self._spans(content, commands), *known_spans(content, known)]
+        shaped, named = self._shaped_and_named(content, syntax)
+        spans = [*shaped, *named, *known_spans(content, known)]
         if cut_start:
             spans += known_at_start(content, known)
         if cut_end:
@@ -126,7 +138,8 @@ class Redactor:
         redacted = [self.text(_encode(word), known)[0] for word in words]
         if not any(byte in word for word in redacted for byte in _STAND_INS):
             # A blank inside of a word must not end it.
-            line, _ = self.text(b" ".join(word.translate(_HIDE_BLANKS) for word in redacted), commands=True)
+            hidden = b" ".join(word.translate(_HIDE_BLANKS) for word in redacted)
+            line, _ = self._text(hidden, (), False, False, Syntax.ARGUMENTS)
             again = [word.translate(_SHOW_BLANKS) for word in line.split(b" ")]
             redacted = again if len(again) == len(words) else redacted
         return [word.decode(errors="surrogateescape") for word in redacted]
@@ -137,8 +150,12 @@ class Redactor:
             return False
         return (rule.paths or not is_path(value)) and (not rule.vague or is_like_a_secret(value))
 
-    def _spans(self, content: bytes, commands: bool = False) -> list[Span]:
-        return [*self._shapes.spans(content), *self._assignments.spans(content, commands)]
+    def _shaped_and_named(self, content: bytes, syntax: Syntax) -> tuple[list[Span], list[Span]]:
+        """What is found by its shape, which may be met again as it is written there, and what is found by a name."""
+        named = list(self._assignments.spans(content, syntax))
+        if syntax is Syntax.SCRIPT:
+            named += self._inputs.spans(content)
+        return list(self._shapes.spans(content, syntax)), named
 
 
 def _encode(value: str) -> bytes:

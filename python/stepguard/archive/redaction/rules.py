@@ -31,6 +31,7 @@ class Shape:
     check: str = ""
     decode: str = ""
     before: str = ""
+    word: bool = False
 
 
 @dataclass(frozen=True)

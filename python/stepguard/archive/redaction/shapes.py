@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator
 
 from stepguard.archive.redaction.alternation import alternation
+from stepguard.archive.redaction.reading import rest_of_word
 from stepguard.archive.redaction.rules import Rules, Shape
+from stepguard.archive.redaction.shell import Syntax, Words
 from stepguard.archive.redaction.spans import Span
 from stepguard.archive.redaction.values import CHECKS, DECODERS, is_placeholder
 
@@ -34,6 +36,7 @@ class _Compiled:
         self.check = CHECKS.get(rule.check)
         self.decode = DECODERS.get(rule.decode)
         self.base64_before = rule.before == "base64"
+        self.is_word = rule.word
 
 
 class Shapes:
@@ -49,27 +52,27 @@ class Shapes:
         self._tokens = {s: [t for t in tokens if any(s.startswith(own) for own in t.starts)] for s in starts}
         self._contexts = [_Compiled(rule, b"") for rule in rules.context]
 
-    def spans(self, content: bytes) -> list[Span]:
-        """All of them, in time that grows with the size of the content."""
-        found = list(self._token_spans(content))
+    def spans(self, content: bytes, syntax: Syntax = Syntax.OUTPUT) -> Iterator[Span]:
+        """All of them, in time that grows with the size of the content. Within one there may be others, of the parts
+        of it that alone may be met elsewhere."""
+        yield from self._token_spans(content)
         for rule in self._contexts:
             for start in rule.starts:
-                found += _context_spans(content, rule, start)
-        return found
+                yield from _context_spans(Words(content, syntax), rule, start)
 
     def _token_spans(self, content: bytes) -> Iterator[Span]:
         if self._token_start is None:
             return
         searched = 0
+        words = Words(content, Syntax.ARGUMENTS)
         done: dict[_Compiled, int] = {}
         for start, end in _runs(content):
             at = max(searched, start - self._longest_start)
             for match in self._token_start.finditer(content, at, end):
                 for rule in self._tokens[match[0]]:
                     if match.start() >= done.get(rule, 0):
-                        span, done[rule] = _match(content, rule, match.start(), 0)
-                        if span:
-                            yield span
+                        spans, done[rule] = _match(words, rule, match.start(), 0)
+                        yield from spans
             searched = end
 
 
@@ -85,29 +88,32 @@ def _runs(content: bytes) -> Iterator[tuple[int, int]]:
         at = mapped.find(b"a" * _RUN_BYTES, end)
 
 
-def _context_spans(content: bytes, rule: _Compiled, start: bytes) -> Iterator[Span]:
-    searched = 0
+def _context_spans(words: Words, rule: _Compiled, start: bytes) -> Iterator[Span]:
+    content, searched = words.content, 0
     while (at := content.find(start, searched)) >= 0:
-        span, end = _match(content, rule, at, searched)
-        if span:
-            yield span
+        spans, end = _match(words, rule, at, searched)
+        yield from spans
         searched = max(at + len(start), end)
 
 
-def _match(content: bytes, rule: _Compiled, at: int, searched: int) -> tuple[Span | None, int]:
+def _match(words: Words, rule: _Compiled, at: int, searched: int) -> tuple[list[Span], int]:
     """The secret that the rule finds at a place, and where to go on. What fits the pattern and fails the check is not
     looked at again by this rule, or hostile text would have it checked from each of its bytes."""
+    content = words.content
     match = rule.pattern.match(content, at)
     if match is None:
-        return None, at
+        return [], at
     group = match.lastindex or 0
     start, end = match.span(group)
+    if rule.is_word and (value := rest_of_word(words, at, start, end)):
+        is_none = value.is_elsewhere or is_placeholder(value.text(content))
+        return [] if is_none else value.spans(), max(end, value.end)
     if rule.base64_before:
         start, end = _base64_before(content, searched, start), start
     secret = _trimmed(content[start:end])
     if not secret or (rule.check and not rule.check(secret)) or (group and is_placeholder(secret)):
-        return None, end
-    return Span(start, start + len(secret), rule.decode(secret) if rule.decode else None), end
+        return [], end
+    return [Span(start, start + len(secret), rule.decode(secret) if rule.decode else None)], end
 
 
 def _trimmed(secret: bytes) -> bytes:

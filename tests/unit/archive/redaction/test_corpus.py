@@ -29,7 +29,7 @@ def redact(case: Case) -> tuple[str, int]:
         name, value = case.variable
         environment, count = REDACTOR.environment({name: value})
         return f"{name}={environment[name]}", count
-    redacted, count = REDACTOR.text(case.text.encode())
+    redacted, count = REDACTOR.text(case.text.encode(), commands=case.kind == "shell")
     return redacted.decode(), count
 
 
@@ -57,21 +57,30 @@ def test_a_lookalike_stays(case: Case) -> None:
     assert redact(case) == (case.text, 0)
 
 
+@pytest.mark.parametrize("case", [case for case in [*SECRETS, *LOOKALIKES] if case.kind == "script"], ids=str)
+def test_in_a_script_it_is_the_same_as_in_an_output(case: Case) -> None:
+    redacted, count = REDACTOR.text(case.text.encode(), commands=True)
+    assert case.redacted.fullmatch(redacted.decode()), redacted
+    assert count == len(case.secrets)
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_all_of_them_in_one_output(seed: int) -> None:
+@pytest.mark.parametrize("commands", [False, True], ids=["output", "script"])
+def test_all_of_them_in_one_text(commands: bool, seed: int) -> None:
     dice = random.Random(seed)
     # A key without its end would take the lines after it; those are tested alone.
-    whole = [case for case in [*SECRETS, *LOOKALIKES] if case.kind not in ("environment", "multi_line")]
+    kinds = ("script", "shell") if commands else ("script", "output", "structured")
+    whole = [case for case in [*SECRETS, *LOOKALIKES] if case.kind in kinds]
     dice.shuffle(whole)
     lines, expected = [], []
     for case in whole:
         around = dice.choices(AROUND, k=dice.randrange(3))
         lines += [case.text, *around]
         expected += [case.redacted.pattern, *map(re.escape, around)]
-    redacted, count = REDACTOR.text("\n".join(lines).encode())
+    redacted, count = REDACTOR.text("\n".join(lines).encode(), commands=commands)
     assert re.fullmatch("\n".join(expected), redacted.decode())
     assert count == sum(len(case.secrets) for case in whole)
-    assert REDACTOR.text(redacted) == (redacted, 0)
+    assert REDACTOR.text(redacted, commands=commands) == (redacted, 0)
 
 
 def test_all_of_them_in_one_environment() -> None:
@@ -85,8 +94,9 @@ def test_all_of_them_in_one_environment() -> None:
 
 @pytest.mark.parametrize("case", SECRETS, ids=lambda case: case.text[:40])
 def test_redacting_twice_is_redacting_once(case: Case) -> None:
-    redacted, _ = REDACTOR.text(case.text.encode())
-    assert REDACTOR.text(redacted) == (redacted, 0)
+    commands = case.kind == "shell"
+    redacted, _ = REDACTOR.text(case.text.encode(), commands=commands)
+    assert REDACTOR.text(redacted, commands=commands) == (redacted, 0)
 
 
 def test_the_repository_holds_nothing_that_looks_like_a_secret() -> None:

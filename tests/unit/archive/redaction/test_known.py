@@ -7,6 +7,7 @@ import base64
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -32,6 +33,7 @@ def shell(program: str, script: str) -> bytes:
     ("program", "script"),
     [
         ("bash", 'set -x; : "$X"'),
+        ("bash", 'printf "user:%s" "$X" | base64 -w0'),
         ("dash", 'set -x; : "$X"'),
         ("bash", "declare -x"),
         ("dash", "export -p"),
@@ -83,6 +85,24 @@ def test_base64_of_any_length_goes_as_a_whole(size: int) -> None:
         assert REDACTOR.text(text, known) == (b"<%s>" % marker(KEY, secret.encode()), 1)
 
 
+@pytest.mark.parametrize("size", range(8, 14))
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc", "user:", "robot:", "trainer:"])
+@pytest.mark.parametrize("after", ["", "\n", ":more of it"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_base64_of_text_with_a_secret_in_it(
+    size: int, before: str, after: str, encode: Callable[[bytes], bytes]
+) -> None:
+    secret = ("0-?Z>~" * 10)[:size]
+    encoded = encode((before + secret + after).encode()).rstrip(b"=")
+    redacted, count = REDACTOR.text(b"<%s>" % encoded, REDACTOR.secrets({"X_PASSWORD": secret}))
+    assert count == 1
+    assert marker(KEY, secret.encode()) in redacted
+    # Each character has six bits.
+    own = encoded[-(-len(before) * 8 // 6) : (len(before) + size) * 8 // 6]
+    assert not any(own[at : at + 4] in redacted for at in range(len(own) - 3))
+    assert redacted.startswith(b"<" + encoded[: len(before) * 8 // 6])
+
+
 @pytest.mark.parametrize(
     ("script", "output", "secret"),
     [
@@ -108,6 +128,16 @@ def test_what_only_the_script_says_is_known_for_the_output(script: str, output: 
 @pytest.mark.parametrize("script", ["X_PASSWORD=short1", "X_PASSWORD=$(pass show x)", "X_PASSWORD=checkpoint", ""])
 def test_what_is_common_or_elsewhere_is_not_known_from_a_script(script: str) -> None:
     assert REDACTOR.secrets({}, script.encode()) == ()
+
+
+@pytest.mark.parametrize("script", ["declare -x", 'echo "${X@Q}"', 'printf "%q" "$X"', 'set -x; : "$X"'])
+def test_control_characters_as_bash_writes_them(script: str) -> None:
+    secret = "tab\there 'n \\ \x07\x0b\x01\x7f \x1b[0m line\n2nd-1"
+    environment = {"PATH": "/usr/bin:/bin", "X": secret, "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=True)
+    redacted, _ = REDACTOR.text(done.stdout + done.stderr, REDACTOR.secrets({"X_PASSWORD": secret}))
+    assert marker(KEY, secret.encode()) in redacted
+    assert b"here" not in redacted
 
 
 def test_a_plain_word_after_a_flag_is_its_value_on_command_lines() -> None:

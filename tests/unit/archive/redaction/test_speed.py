@@ -22,9 +22,9 @@ PART = 1 << 16
 PART_LIMIT_S = 1.0
 
 
-def seconds(redactor: Redactor, text: bytes, known: Sequence[bytes] = ()) -> float:
+def seconds(redactor: Redactor, text: bytes, known: Sequence[bytes] = (), commands: bool = False) -> float:
     start = time.process_time()
-    redactor.text(text, known)
+    redactor.text(text, known, commands=commands)
     return time.process_time() - start
 
 
@@ -64,11 +64,40 @@ def test_the_slowest_over_and_over(piece: bytes) -> None:
         b"token\xff=", b"--password a.", b"--password a b ", b"Aa --password x ", b"password: a-", b"password: a,,",
         b"X_KEY=a1", b"X_KEY=a ", b"X_KEY='a ", b"X_AUTH: a ", b"X_AUTH=\"a",
         b"-----BEGIN PRIVATE KEY-----\n" + b"A" * 64 + b"\n", b"A" * 64 + b"\n",
+        b"password: |\n", b"password: |\n  ", b"  password: >\n    a\n", b"A=1\nTOKEN=a b\n", b"\0TOKEN=a b",
+        b"<Token value=\"", b"<Token a=\"b\" ", b"token</name> <value>", b"\ntoken\ta1", b"token: \" ", b"dXNlcjpz",
+        b"aaaaaaaaaaaaaaaaaaa ",
     ],
     ids=lambda piece: repr(piece)[:30],
 )  # fmt: skip
 def test_hostile_repetition(piece: bytes) -> None:
     assert seconds(REDACTOR, repeated(piece, PART)) < PART_LIMIT_S
+
+
+@pytest.mark.parametrize("before", [b"", b'TOKEN="', b"${TOKEN:-"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"TOKEN=$'", b"TOKEN=$'\\", b"TOKEN=$'a\\'", b"TOKEN=\\", b"TOKEN=\\\\", b"TOKEN=a\\ ", b"TOKEN='a'",
+        b"TOKEN='a'\"", b"TOKEN='a'\\''", b'TOKEN="$', b'TOKEN="${', b'TOKEN="$(', b'TOKEN="`', b"TOKEN=$A", b"$A",
+        b"a\\ ", b"\\'", b"''", b"TOKEN=$(", b"TOKEN=$((", b"TOKEN=`", b"TOKEN=${", b"${TOKEN:-", b"${TOKEN:-a}",
+        b"${TOKEN:-${", b"${TOKEN:-${A:-", b'${TOKEN:-"', b"${TOKEN:-$(", b"TOKEN=a;", b"TOKEN=(", b"TOKEN=a(",
+        b"token=token(", b"TOKEN+=a", b"read TOKEN <<A\n", b"read TOKEN <<A\nA", b"read TOKEN <<'A'\n",
+        b"read a b TOKEN <<< 'a b' ", b"read -p a ", b"read ", b"<<", b"TOKEN=$(cat <<A\n", b"TOKEN=$(cat <<-A\n\t",
+        b"$(cat", b"sshpass -p '", b"sshpass -p $'", b"sshpass -p a\\", b'curl -u "a:b', b'mysql -p"$(',
+        b"--token $'", b'--token "$(', b"--token a\\ ",
+    ],
+    ids=lambda piece: repr(piece)[:30],
+)  # fmt: skip
+def test_hostile_words_of_a_shell(before: bytes, piece: bytes) -> None:
+    for commands in (False, True):
+        assert seconds(REDACTOR, before + repeated(piece, PART), (), commands) < PART_LIMIT_S
+
+
+@pytest.mark.parametrize("commands", [False, True], ids=["output", "script"])
+@pytest.mark.parametrize("piece", [b"TOKEN='a'\"", b'TOKEN="`', b"${TOKEN:-a}", b"TOKEN=a\\ ", b"TOKEN=$(cat <<-A\n\t"])
+def test_the_slowest_words_of_a_shell_over_and_over(piece: bytes, commands: bool) -> None:
+    assert seconds(REDACTOR, repeated(piece, SIZE), (), commands) < 2 * LIMIT_S
 
 
 def test_random_bytes() -> None:
