@@ -13,6 +13,9 @@ from stepguard.archive.redaction import Redactor, Rules, load_rules
 from stepguard.archive.redaction.rules import Shape
 from unit.archive.redaction.corpus import secrets
 
+# Of the wall clock, on a machine that runs other tests beside: some take 20 s of a core.
+pytestmark = pytest.mark.timeout(300)
+
 RULES = load_rules(None, ())
 REDACTOR = Redactor(b"k", RULES)
 SIZE = 1 << 20
