@@ -111,9 +111,7 @@ def _made(cluster: Directory, today: datetime.date, attempt: Attempt) -> tuple[D
     day = cluster.below(*parts, make=True)
     assert day is not None
     with day:
-        names = (str(RecordName(attempt.key, life)) for life in count(1))
-        name = next(name for name in names if not day.has(name))
-        record = day.made(name)
+        record, name = _made_or_found(day, attempt)
         # Another node may have seen midnight otherwise at this very moment: the earlier day counts.
         earlier = _found(cluster, _parts(today - _DAY), attempt)
         if earlier is None:
@@ -123,6 +121,19 @@ def _made(cluster: Directory, today: datetime.date, attempt: Attempt) -> tuple[D
             return earlier
         earlier[0].close()
         return record, "/".join((*parts, name))
+
+
+def _made_or_found(day: Directory, attempt: Attempt) -> tuple[Directory, str]:
+    """Looks at each name once more: another node may have made the record since it was looked for."""
+    lives = count(1)
+    while True:
+        name = str(RecordName(attempt.key, next(lives)))
+        record = day.existing(name) if day.has(name) else day.made(name)
+        if record is None:
+            continue
+        if _is_of(record, attempt):
+            return record, name
+        record.close()
 
 
 def _is_of(record: Directory, attempt: Attempt) -> bool:

@@ -186,6 +186,19 @@ def test_nodes_that_see_midnight_differently_share_a_record(archive: Path, first
     assert sorted(path.name for path in (manifest.parent / "nodes").iterdir()) == ["n1.json", "n2.json"]
 
 
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_nodes_that_make_a_record_at_one_moment_share_it(
+    archive: Path, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one had looked for it before the first one made it."""
+    one, other = whole_job(), Told(node="n2").prolog().epilog()
+    put(archive, one if first == "n1" else other)
+    monkeypatch.setattr("stepguard.archive.place._anywhere", lambda *_: None)
+    put(archive, other if first == "n1" else one)
+    assert [path.name for path in (archive / DAY).iterdir()] == ["12.0"]
+    assert sorted(path.name for path in (archive / DAY / "12.0/nodes").iterdir()) == ["n1.json", "n2.json"]
+
+
 def test_a_node_whose_first_step_comes_days_later_finds_the_record(archive: Path) -> None:
     put(archive, whole_job(), complete=False)
     put(archive, Told(node="n2", clock_s=START_S + 5 * 86400).prolog().epilog())
