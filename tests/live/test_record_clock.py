@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from guarded import until
+from guarded import await_task
 from lab.clock import Clock
 from recorded import record_of, recording_lab, submit
 from stepguard.archive.fold import CLOCK_SET
@@ -24,7 +24,7 @@ def test_the_clock_is_set_in_the_middle_of_a_job(ahead_s: float) -> None:
         clock = Clock(lab, "n1")
         began_s = time.time()
         job_id = submit(lab, "echo begun; srun sleep 3; echo over", "-o", "set.out")
-        until("its step runs", lambda: "sleep 3" in " ".join(lab.processes("n1").values()), 30)
+        await_task(lab, "n1", "sleep 3")
         clock.set_ahead(ahead_s)
         record = record_of(lab, job_id, within_s=60)
         manifest, (batch, step) = record.manifest, record.manifest.steps

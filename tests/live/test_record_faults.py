@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from guarded import until
+from guarded import await_task, until
 from lab import LabError
 from lab.agents import SPOOL
 from lab.cluster import Cluster
@@ -157,7 +157,7 @@ def test_a_full_disk_under_the_spool_stops_no_job_and_costs_no_manifest(lab: Clu
 
 def test_slurm_is_restarted_in_the_middle_of_a_job(lab: Cluster) -> None:
     job_id = submit(lab, "echo begun; srun -N2 sleep 12; echo over", "-N2", "-o", "restarted.out")
-    until("its step runs", lambda: "sleep 12" in " ".join(lab.processes("n2").values()), 30)
+    await_task(lab, "n2", "sleep 12")
     lab.restart_controller()
     for node in lab.nodes:
         lab.restart_slurmd(node)
@@ -211,7 +211,7 @@ def test_a_late_note_of_a_finished_job_leaves_its_record_as_it_is(lab: Cluster) 
 
 def test_a_node_reboots_in_the_middle_of_a_job(lab: Cluster) -> None:
     job_id = submit(lab, "echo begun; srun -N2 sleep 300", "-N2", "--no-requeue", "-o", "rebooted.out")
-    until("its step runs", lambda: "sleep 300" in " ".join(lab.processes("n2").values()), 30)
+    await_task(lab, "n2", "sleep 300")
     began_s = time.time()
     lab.power_off("n2")
     lab.power_on("n2")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from guarded import until
+from guarded import await_task, until
 from lab.cluster import Cluster
 from recorded import Record, await_state, record_of, recording_lab, submit
 
@@ -144,7 +144,7 @@ def test_each_part_of_a_het_job_shows_its_own_nodes(lab: Cluster) -> None:
 
 def test_a_node_that_goes_down_and_stays_down(lab: Cluster) -> None:
     job_id = begin(lab, "echo begun; srun -N2 sleep 300", "-N2", "--no-requeue", "-w", "n1,n4")
-    until("its step runs", lambda: "sleep 300" in " ".join(lab.processes("n4").values()), 30)
+    await_task(lab, "n4", "sleep 300")
     lab.power_off("n4")
     lab.run(["scontrol", "update", "nodename=n4", "state=down", "reason=test"], user="root")
     await_state(lab, job_id, "NODE_FAIL")
