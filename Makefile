@@ -128,8 +128,8 @@ packages:
 # All parts take a quarter of an hour; make bench BENCH=--help names them. Client instructions need valgrind.
 BENCH ?=
 
-bench: packages
-	@PYTHONPATH=tests:tests/live $(PYTHON) -m bench $(BENCH)
+bench: packages .venv/ready
+	@PYTHONPATH=tests:tests/live .venv/bin/python -m bench $(BENCH)
 
 # -- lint -------------------------------------------------------------------------------------------------------------
 
