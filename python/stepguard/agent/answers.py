@@ -54,13 +54,14 @@ def jobs_of(uid: int, attempts: Sequence[Attempt]) -> bytes:
     return document({"attempts": [job(attempt) for attempt in attempts if attempt.uid == uid]})
 
 
-def verdict(job_id: int, fault_file: Path, health: NodeVerdict, *, is_root: bool) -> bytes:
-    """For the owner of a job: what is wrong with its GPUs here and with the node, and what its own programs did."""
+def verdict(job_id: int, fault_file: Path, health: NodeVerdict, offences: int, *, is_root: bool) -> bytes:
+    """For the owner of a job: what is wrong with its GPUs here and with the node, and what its own programs did.
+    `offences`: how many jobs a GPU of the node has failed, where that is too many, else 0."""
     findings: list[dict[str, Any]] = [
         {"source": source, "action": action, "text": text} for source, action, text in local_faults(fault_file)
     ]
     findings += [{"source": AGENT, **_item(item, is_told=is_root or bool(item.gpu))} for item in health.items]
-    return document({"job_id": job_id, "status": health.status, "findings": findings})
+    return document({"job_id": job_id, "status": health.status, "findings": findings, "offences": offences})
 
 
 def health(node: NodeVerdict, told: Mapping[str, Any], *, is_root: bool) -> bytes:

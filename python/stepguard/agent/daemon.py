@@ -137,7 +137,7 @@ class Agent:
         self._server.expire()
         self._reading.look()
         self._archiver.look()
-        self._health.look()
+        self._health.look([attempt.key for attempt in self._intake.attempts])
         for attempt in self._intake.attempts:
             self._settle(attempt)
 
@@ -225,7 +225,8 @@ class Agent:
                 self._server.refuse(connection, f"job {message.job_id} is not yours, or not here, or over")
             else:
                 verdict = self._health.verdict_for(attempt.key if attempt else None)
-                answer = answers.verdict(message.job_id, self._fault_file, verdict, is_root=uid == 0)
+                offences = self._health.offences()
+                answer = answers.verdict(message.job_id, self._fault_file, verdict, offences, is_root=uid == 0)
                 self._server.answer(connection, answer)
         elif message.kind == "health":
             told = self._health.document()

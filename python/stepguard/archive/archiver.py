@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 
 from stepguard.archive import lone_epilog, record, spooled
 from stepguard.archive.due import SET_ASIDE_TRIES, Due, Seen
-from stepguard.archive.local_cluster import Names
+from stepguard.archive.local_cluster import UNKNOWN, Names
+from stepguard.archive.node_state import Outgoing
 from stepguard.archive.preparation import directory_fault
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.word import Word
 from stepguard.errors import reason
+from stepguard.records.node_state import MalformedState
 from stepguard.records.spool import AttemptKey, SpoolLayout, forget
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 _BACKOFF_MIN_S, _BACKOFF_MAX_S = 1.0, 300.0
+# Where a node's state cannot be written, and records can.
+_STATE_AGAIN_S = 300.0
 # Of the archive as a whole, and not of one record.
 _ARCHIVE_ERRORS = {
     errno.ENOSPC,
@@ -67,6 +71,8 @@ class Archiver:
         self._due = Due(layout)
         self._word = Word(layout.archiver_word, self._not_in_spool)
         self._names = Names(layout.root / "here.json")
+        self._node_state = Outgoing(layout.node_state)
+        self._node_state_at_s = 0.0
         self._backoff_s = 0.0
         self._retry_at_s = 0.0
         self._spool_troubles: set[str] = set()
@@ -87,6 +93,9 @@ class Archiver:
 
     def _round(self, begun_s: float) -> None:
         """Archives what is due, for as long as it is time to look again. Raises OSError for the spool."""
+        if begun_s >= self._node_state_at_s and not self._told_of_node(begun_s):
+            self._word.state("waiting", backlog=self._due.backlog)
+            return
         due = self._due.look()
         backlog = self._due.backlog
         for key, seen in due:
@@ -113,11 +122,32 @@ class Archiver:
             return self._wait(str(error))
         except Exception as error:  # noqa: BLE001  one bad record must not keep back all others
             return self._set_back(key, error)
+        self._taken()
+        return True
+
+    def _told_of_node(self, begun_s: float) -> bool:
+        """Archives what the agent tells of the node; False when the archive is to be left alone for a while."""
+        if (cluster := self._names.here.cluster) == UNKNOWN:
+            return True
+        try:
+            if (one := self._node_state.pending()) is not None:
+                self._word.state("busy", "node.json", backlog=self._due.backlog)
+                self._node_state.store(one, self._archive, cluster, self._ownership)
+                self._taken()
+        except MalformedState as error:
+            self._tell(f"what is told of this node is left out: node.json in the spool: {error}")
+        except OSError as error:
+            if self._is_archives(error):
+                return self._wait(reason(error))
+            self._node_state_at_s = begun_s + _STATE_AGAIN_S
+            self._tell(f"what is told of this node is not in the archive, tried again later: {reason(error)}")
+        return True
+
+    def _taken(self) -> None:
         if self._backoff_s:
             self._tell(f"the archive {self._archive} takes records again")
         self._backoff_s = 0.0
         self._word.succeeded()
-        return True
 
     def _write(self, key: AttemptKey, spool: Spooled) -> bool:
         """False where nothing tells yet whose record it belongs to."""

@@ -5,6 +5,7 @@ DIR/CLUSTER/YYYY/MM/DD/JOBID.ATTEMPT/   one record; manifest.json script env.jso
                                         findings.jsonl nodes/NODE.json
 DIR/CLUSTER/scripts/UID/SHA256          each script once a user, hard-linked into the records
 DIR/CLUSTER/index/                      can be built again from the records
+DIR/CLUSTER/health/NODE.json            what a node that had trouble tells of its health (records/node_state.py)
 
 The day is the UTC day of the attempt's start. JOBID.ATTEMPT~2 is another job of that number, from another life of the
 cluster: job ids begin anew when slurmctld has lost its state.
@@ -31,6 +32,7 @@ FINDINGS = "findings.jsonl"
 NODES = "nodes"
 SCRIPTS = "scripts"
 INDEX = "index"
+HEALTH = "health"
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}", re.ASCII)
 _RECORD = re.compile(r"([0-9]{1,10}\.[0-9]{1,10})(?:~([0-9]{1,4}))?", re.ASCII)
@@ -82,6 +84,10 @@ class ClusterLayout:
     @property
     def index(self) -> Path:
         return self.root / INDEX
+
+    @property
+    def health(self) -> Path:
+        return self.root / HEALTH
 
     @property
     def scripts(self) -> Path:

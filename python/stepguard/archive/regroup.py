@@ -15,13 +15,13 @@ import re
 from pathlib import Path
 
 from stepguard.archive.index_bounds import Tell, say_nothing
-from stepguard.archive.layout import MANIFEST, NODES, SCRIPTS, RecordName
+from stepguard.archive.layout import HEALTH, MANIFEST, NODES, SCRIPTS, RecordName
 from stepguard.archive.ownership import Ownership
 from stepguard.archive.place import manifest_in
 from stepguard.archive.store import Directory, Writer
 from stepguard.errors import reason
 
-_OURS = re.compile(rf"[0-9]{{4}}|{SCRIPTS}", re.ASCII)
+_OURS = re.compile(rf"[0-9]{{4}}|{SCRIPTS}|{HEALTH}", re.ASCII)
 
 
 def regroup(cluster_dir: Path, ownership: Ownership, trouble: Tell = say_nothing) -> int:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stepguard health`: what devices and the kernel say, and what is to be done about it.
 
-Exit status of explain, check and status, as plug-ins of Nagios have it: 0 OK, 1 warning, 2 failed, 3 unknown; of
+Exit status of explain, check, status and nodes, as plug-ins of Nagios have it: 0 OK, 1 warning, 2 failed, 3 unknown; of
 several, that of the worst. Of catalogue: 0, or 1 for a code that no catalogue has.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepguard.cli import health_node
+from stepguard.cli import health_node, health_nodes
 from stepguard.errors import reason
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def catalogue(code: str, source: str | None, as_json: bool) -> int:
 command.add_command(health_node.check)
 command.add_command(health_node.status)
 command.add_command(health_node.react)
+command.add_command(health_nodes.nodes)
 
 
 def _explained(name: str, exit_code: int | None) -> Explained:

@@ -145,7 +145,8 @@ def _status_lines(answer: Mapping[str, Any], visible: Callable[[str], str]) -> I
     yield f"reaction: {reaction['configured']}{done}"
 
 
-def _ago(age_s: float) -> str:
+def ago(age_s: float) -> str:
+    """3 d ago."""
     for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MIN_S, "min")):
         if age_s >= 2 * unit_s:
             return f"{age_s / unit_s:.0f} {unit} ago"

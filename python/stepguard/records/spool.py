@@ -8,6 +8,7 @@ SPOOL/jobs/JOBID.ATTEMPT/NAME.raw  what was read of an output, not redacted, wit
 SPOOL/jobs/JOBID.ATTEMPT/complete  nothing will be added: the archiver may delete the directory when it is done
 SPOOL/archiver.json                what the archiver says of itself
 SPOOL/health.json                  what the agent knows of the node's health, and how far it has read the kernel's log
+SPOOL/node.json                    what the agent tells of the node to the cluster (node_state); none without trouble
 SPOOL/probes                       what probes remember from one look to the next
 SPOOL/reserve                      room that the agent holds for small messages
 
@@ -74,6 +75,10 @@ class SpoolLayout(NamedTuple):
     @property
     def health(self) -> Path:
         return self.root / "health.json"
+
+    @property
+    def node_state(self) -> Path:
+        return self.root / "node.json"
 
     @property
     def probes(self) -> Path:

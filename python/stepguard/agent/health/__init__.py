@@ -7,5 +7,6 @@ gpu_events     NVML's event set, in a process that may hang; once: an XID that b
 cycle          the probes, every so often
 job_gpus       which GPUs a job has
 reaction       what is done to the node in Slurm, and when; by a process of its own
+offences       which jobs its GPUs have failed; telling: what of all this the cluster is told
 state          what is kept over a restart
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import selectors
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any
@@ -16,9 +16,11 @@ from stepguard.agent.health.cycle import Cycle, probe_names
 from stepguard.agent.health.gpu_events import XID, GpuEvents
 from stepguard.agent.health.job_gpus import JobGpus
 from stepguard.agent.health.kernel_log import KernelLog, Line
+from stepguard.agent.health.offences import Offences, count
 from stepguard.agent.health.once import KERNEL, NVML, Once
 from stepguard.agent.health.reaction import Reaction
 from stepguard.agent.health.state import StateFile
+from stepguard.agent.health.telling import Telling
 from stepguard.agent.log import Log
 from stepguard.agent.storing import Storing
 from stepguard.config import Config
@@ -76,6 +78,8 @@ class Keeper:
         )
         self._gpu_events = GpuEvents(selector, log, self._gpu_told) if config.health.gpu_events else None
         self._reaction = Reaction(config, state.get("reaction", {}), selector, log)
+        self._offences = Offences(config.health, state.get("offences", {}))
+        self._telling = Telling(layout.node_state, boot_id, storing, log)
 
     # What the agent's loop calls
 
@@ -88,13 +92,15 @@ class Keeper:
         """Goes on with the kernel's log."""
         self._kernel_log.turn()
 
-    def look(self) -> None:
-        """Once a second."""
+    def look(self, attempts: Iterable[AttemptKey]) -> None:
+        """Once a second. `attempts`: those that are open."""
         self._cycle.look()
         if self._gpu_events is not None:
             self._gpu_events.look()
-        if self._reaction.look(self.verdict()):
+        verdict = self.verdict()
+        if self._offences.look(verdict, attempts, self._own_verdict) | self._reaction.look(verdict):
             self._file.change()
+        self._telling.look(self._reaction.node, verdict, self._offences.offenders())
         self._file.write(self._state)
 
     def wake(self) -> None:
@@ -124,6 +130,10 @@ class Keeper:
     def verdict_for(self, key: AttemptKey | None) -> NodeVerdict:
         """What concerns an attempt: its GPUs and the node; all of the node where its GPUs are not known."""
         return self._verdict_of(None if key is None else self._jobs.of(key, self._layout.attempt(key)))
+
+    def offences(self) -> int:
+        """How many jobs a GPU of this node has failed, where that is too many, else 0."""
+        return count(self._offences.offenders())
 
     def verdict(self) -> NodeVerdict:
         """How the node is."""
@@ -196,6 +206,10 @@ class Keeper:
             self._health.know_gpus(_addresses(gpus, report.values), now_s)
         self._health.add_report(report, now_s)
 
+    def _own_verdict(self, key: AttemptKey) -> NodeVerdict | None:
+        gpus = self._jobs.of(key, self._layout.attempt(key))
+        return None if gpus is None else self._verdict_of(gpus)
+
     def _verdict_of(self, gpus: tuple[str, ...] | None) -> NodeVerdict:
         return self.verdict() if gpus is None else self._health.verdict_for(gpus, _now_s())
 
@@ -206,6 +220,7 @@ class Keeper:
             "told": self._once.state(_now_s()),
             "jobs": self._jobs.state(),
             "reaction": self._reaction.state(),
+            "offences": self._offences.state(),
         }
 
     def _restored(self, state: Mapping[str, Any], rules: Rules, boot_id: str) -> NodeHealth:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nodes tell is read by others: of an odd file it is said what is odd, and nothing else comes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stepguard.records.node_state import (
+    MAX_BYTES,
+    MalformedState,
+    NodeState,
+    StateItem,
+    StateOffender,
+    from_json,
+    to_record,
+)
+
+STATE = NodeState(
+    node="n1",
+    status="fail",
+    action="replace",
+    items=(StateItem("xid", "79", "0000:0f:00", "fail", "replace", "fallen off the bus", 1_800_000_000.5),),
+    left_out=0,
+    offences=3,
+    offenders=(StateOffender("0000:0f:00", ("7", "8", "9"), 3, 1_800_000_000.0),),
+    boot_id="b",
+    at_s=1_800_000_001.0,
+    version="0.1",
+)
+
+
+def changed(**values: Any) -> bytes:
+    return json.dumps({**to_record(STATE), **values}).encode()
+
+
+def test_what_is_written_is_read() -> None:
+    assert from_json(changed()) == STATE
+    assert from_json(changed(more="of a later stepguard of this schema")) == STATE
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "no JSON"),
+        (b"\xff\x00", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "not what a node tells"),
+        (b'{"schema": true}', "not what a node tells"),
+        (changed(schema=2), "of schema 2, and 1 is known here: a newer stepguard wrote it"),
+        (b" " * (MAX_BYTES + 1), f"larger than {MAX_BYTES} bytes"),
+        (changed(status="bad"), "unknown status 'bad'"),
+        (changed(status=None), "status: missing, or of another type"),
+        (changed(at_s="now"), "at_s: missing, or of another type"),
+        (changed(at_s=float("nan")), "at_s: missing, or of another type"),
+        (changed(at_s=10**400), "at_s: missing, or of another type"),
+        (changed(offences=True), "offences: missing, or of another type"),
+        (changed(items={}), "items: missing, or of another type"),
+        (changed(items=["xid"]), "items: not an object"),
+        (changed(items=[{"source": "xid"}]), "items.code: missing, or of another type"),
+        (changed(node="n" * 5000), "node: missing, or of another type"),
+        (
+            changed(offenders=[{"gpu": "x", "job_ids": [7], "job_count": 1, "last_s": 0}]),
+            "offenders.job_ids: missing, or of another type",
+        ),
+    ],
+)
+def test_what_is_odd_is_named(content: bytes, why: str) -> None:
+    with pytest.raises(MalformedState) as raised:
+        from_json(content)
+    assert why in str(raised.value)
