@@ -54,7 +54,7 @@ class Agent:
 
     def __init__(self, config: Config, log: Log) -> None:
         if os.geteuid() != 0:
-            raise StepguardError("the agent must be root", f"not uid {os.geteuid()}")
+            raise StepguardError("the agent must be root", f"not uid {os.geteuid()}", "have systemd start it")
         for conflict in conflicts(config):
             raise conflict
         _raise_descriptor_limit()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from stepguard.errors import StepguardError, UsageError
@@ -13,15 +15,27 @@ def is_help(error: click.ClickException) -> bool:
     return isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))
 
 
-def in_our_form(error: click.ClickException) -> StepguardError:
-    """The same error, with the exit status that click gives it."""
+def in_our_form(error: click.ClickException, group: click.Group, words: Sequence[str]) -> StepguardError:
+    """The same error, with the exit status that click gives it. `words` were given to the group."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    path = context.command_path if context else "stepguard"
+    path = context.command_path if context else _path(group, words)
     what, on, hint = _told(error)
     advice = f"{hint}see `{path} --help`"
     if isinstance(error, click.UsageError):
         return UsageError(what, on or path, advice)
     return StepguardError(what, on or path, advice)
+
+
+def _path(group: click.Group, words: Sequence[str]) -> str:
+    """The verb that the words name; click 8.1 does not say it of an option without its value."""
+    path, command = "stepguard", group
+    for word in words:
+        found = command.get_command(click.Context(command), word)
+        path += f" {word}" if found else ""
+        if not isinstance(found, click.Group):
+            break
+        command = found
+    return path
 
 
 def _told(error: click.ClickException) -> tuple[str, str, str]:

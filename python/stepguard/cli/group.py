@@ -60,7 +60,7 @@ def main() -> int:
         if is_help(error):
             error.show()
             return error.exit_code
-        return _told(in_our_form(error))
+        return _told(in_our_form(error, group, sys.argv[1:]))
     except click.Abort:
         return 130
     return status if isinstance(status, int) else 0

@@ -77,7 +77,8 @@ def _nodes(client: SlurmClient, environment: Mapping[str, str], job_id: str | No
         raise UsageError("not in a job", "SLURM_JOB_ID is not set", "name one with --job")
     job = client.job(job_id)
     if not job.nodes or job.state == "PENDING":
-        raise StepguardError("holds no nodes", f"job {job_id}", f"it is {job.state}")
+        advice = "ask again when it runs" if job.state == "PENDING" else "name one that runs: squeue --me"
+        raise StepguardError("holds no nodes", f"job {job_id}, which is {job.state}", advice)
     return list(job.nodes)
 
 

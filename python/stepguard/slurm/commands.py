@@ -133,7 +133,8 @@ class Commands:
         try:
             return text.shares(shown)
         except text.Ambiguous as error:
-            raise SlurmRefused(f"the job's own texts imitate Slurm's output ({error})", f"job {job_id}") from error
+            what = f"the job's own texts imitate Slurm's output ({error})"
+            raise SlurmRefused(what, f"job {job_id}", "change its name or comment by `scontrol update`") from error
 
     def steps(self, job_id: str) -> list[Step]:
         done = self._run("scontrol", "show", "step", job_id)
@@ -218,7 +219,7 @@ class Commands:
             advice = "are Slurm's JSON plugins installed? [slurm] output = text needs none"
             raise SlurmRefused("no JSON in the answer", " ".join(done.argv), advice) from error
         if not isinstance(document, dict):
-            raise SlurmRefused("no JSON object in the answer", " ".join(done.argv))
+            raise SlurmRefused("no JSON object in the answer", " ".join(done.argv), "[slurm] output = text needs none")
         return document
 
     def _run(self, *argv: str) -> Completed:
@@ -238,7 +239,7 @@ class Commands:
         said = " ".join((done.stderr.strip() or done.stdout.strip() or f"status {done.status}").split())
         command = " ".join(done.argv)
         if any(words in said.lower() for words in _UNREACHABLE):
-            raise SlurmUnreachable(f"no answer from slurmctld ({said})", command)
+            raise SlurmUnreachable(f"no answer from slurmctld ({said})", command, "see `scontrol ping`")
         raise SlurmRefused(said.rpartition("error: ")[2], command)
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from stepguard.__main__ import main
 
+WANTS = "option '{0}' requires an argument: {0}"
+
 
 def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
     monkeypatch.setattr(sys, "argv", ["stepguard", *words])
@@ -23,7 +25,9 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *w
         (["jobs", "--limit", "-1"], "-1 is not in the range x>=0: --limit: see `stepguard jobs --help`"),
         (["jobs", "--limit", "many"], "'many' is not a valid integer range: --limit: see `stepguard jobs --help`"),
         (["jobs", "--stat", "x"], "no such option: --stat: --state was meant? see `stepguard jobs --help`"),
-        (["jobs", "--limit"], "option '--limit' requires an argument: --limit: see `stepguard --help`"),
+        (["jobs", "--limit"], "option '--limit' requires an argument: --limit: see `stepguard jobs --help`"),
+        (["archive", "prune", "--keep"], f"{WANTS.format('--keep')}: see `stepguard archive prune --help`"),
+        (["health", "check", "--probe"], f"{WANTS.format('--probe')}: see `stepguard health check --help`"),
         (["jobs", "x"], "got unexpected extra argument (x): stepguard jobs: see `stepguard jobs --help`"),
         (["job"], "missing argument: ID: see `stepguard job --help`"),
         (["nonsense"], "no such command 'nonsense': stepguard: see `stepguard --help`"),
