@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The archive: is it there, can its owners get in, can nobody else write to it, and do the nodes share it?
+"""The archive: is it there, can its owners get in, can nobody else write to it or exchange it, do the nodes share it?
 
 Its file server may be away, and whoever touches it then sleeps, maybe beyond SIGKILL: another process looks at it.
 """
@@ -23,9 +23,12 @@ from stepguard.process import spawn
 CHECK = "archive"
 _TIMEOUT_S = 5.0
 _LOOK = """
-import json, os, sys
-status = os.stat(sys.argv[1])
-print(json.dumps([status.st_mode, status.st_uid, os.access(sys.argv[1], os.W_OK), os.access(sys.argv[1], os.X_OK)]))
+import json, os, pathlib, sys
+from stepguard.places import parents_problem
+path = pathlib.Path(sys.argv[1])
+status = path.stat()
+may = [os.access(path, os.W_OK), os.access(path, os.X_OK)]
+print(json.dumps([status.st_mode, status.st_uid, *may, parents_problem(path)]))
 """
 _MAKE = "install -d -m 0711 -o root {path}, on a file system that all nodes share"
 
@@ -38,13 +41,16 @@ def check_archive(path: Path, mounts: str, on_node: bool) -> list[Result]:
         return [warn(CHECK, found, "records wait in the nodes' spools; jobs do not notice")]
     if isinstance(looked, str):
         return [warn(CHECK, f"{path}: {looked}: records stay in the nodes' spools", _MAKE.format(path=path))]
-    mode, uid, writable, enterable = looked
+    mode, uid, writable, enterable, problem = looked
     results = []
     if not stat.S_ISDIR(mode):
         return [fail(CHECK, f"{path} is no directory: records stay in the spools", "[archive] dir names another")]
     if uid != 0 or mode & (stat.S_IWGRP | stat.S_IWOTH):
         found = f"others than root may write to {path} (uid {uid}, mode {stat.S_IMODE(mode):04o}): nodes refuse it"
         results.append(fail(CHECK, found, "chown root, chmod 0711"))
+    if problem:
+        what, _, advice = problem.partition(": ")
+        results.append(fail(CHECK, f"others may put another directory in the place of {path}: {what}", advice))
     if not mode & stat.S_IXOTH or not enterable:
         found = f"users cannot enter {path} (mode {stat.S_IMODE(mode):04o}), and so not read their records"
         results.append(warn(CHECK, found, "chmod 0711, and the same for the directories above it"))
@@ -62,12 +68,13 @@ def _sharing(path: Path, mounts: str) -> Result:
     return unknown(CHECK, found, "[archive] dir: a directory that all nodes share")
 
 
-def look(path: Path) -> tuple[int, int, bool, bool] | str | None:
-    """Mode, owner, and whether we may write to and enter it; why it cannot be looked at; None when nothing answers."""
+def look(path: Path) -> tuple[int, int, bool, bool, str] | str | None:
+    """Mode, owner, whether we may write to and enter it, and who could exchange it (places.parents_problem); why it
+    cannot be looked at; None when nothing answers."""
     reading, writing = os.pipe()
     devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
-        child = spawn([sys.executable, "-IS", "-c", _LOOK, str(path)], stdin=devnull, stdout=writing, stderr=devnull)
+        child = spawn([sys.executable, "-I", "-c", _LOOK, str(path)], stdin=devnull, stdout=writing, stderr=devnull)
     except ProcessError as error:
         os.close(reading)
         return error.what
@@ -81,4 +88,4 @@ def look(path: Path) -> tuple[int, int, bool, bool] | str | None:
         if child.poll() != 0:
             return "missing, or not to be seen from here"
         found: Any = json.loads(answer.read())
-    return found[0], found[1], found[2], found[3]
+    return found[0], found[1], found[2], found[3], found[4]

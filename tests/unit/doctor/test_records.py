@@ -52,6 +52,24 @@ def test_an_archive_of_somebody_elses(directory: Path) -> None:
     assert (result.level, "(uid 1000, mode 0711)" in result.found) == (Level.FAIL, True)
 
 
+@needs_root
+@pytest.mark.parametrize("by_link", [False, True])
+def test_an_archive_that_others_could_exchange(prefix: Path, directory: Path, by_link: bool) -> None:
+    parent = prefix / "theirs"
+    parent.mkdir()
+    (parent / "archive").mkdir(mode=0o711)
+    parent.chmod(0o777)
+    path = prefix / "link" if by_link else parent / "archive"
+    if by_link:
+        path.symlink_to(parent / "archive")
+    (result,) = check_archive(path, MOUNTS, False)
+    assert (result.level, result.advice) == (Level.FAIL, "chmod 0755")
+    assert result.found == (
+        f"others may put another directory in the place of {path}: it is below {parent}, where others may exchange it "
+        "(mode 0777)"
+    )
+
+
 def test_no_archive(directory: Path) -> None:
     (result,) = check_archive(directory / "missing", MOUNTS, True)
     assert (result.level, result.advice[:20]) == (Level.WARN, "install -d -m 0711 -")
