@@ -22,7 +22,6 @@ _MAX_SIZE_BYTES = 1 << 20
 KEPT_MAX_KIB = 64 << 10
 # poll(2) takes milliseconds in an int: some 24 days.
 _MAX = 1_000_000
-_NEEDED = {bool: "true or false", int: "a whole number", float: "a number", str: 'a text in quotes, "…",'}
 DEFAULT_PATH = Path("/etc/stepguard/stepguard.toml")
 
 
@@ -43,11 +42,20 @@ def _list_of(*default: str, allowed: tuple[str, ...] = (), needed: bool = False)
     return field(default=default, metadata={"allowed": allowed, "needed": needed})
 
 
+def _texts(form: str, told: str) -> Any:
+    """Any number of texts of this form (a regular expression); `told`: it in words."""
+    return field(default=(), metadata={"form": (form, told)})
+
+
 def _patterns(*default: str) -> Any:
     return field(default=default, metadata={"patterns": True})
 
 
 def _absolute_path(default: str) -> Any:
+    return field(default=default, metadata={"absolute": True})
+
+
+def _absolute_paths(*default: str) -> Any:
     return field(default=default, metadata={"absolute": True})
 
 
@@ -172,6 +180,19 @@ class Health:
     # Which probes run, and how often. "all": every one that there is.
     probes: tuple[str, ...] = _list_of("all", needed=True)
     cycle_s: float = _between(1, 86400, 60.0)
+    # What must be: units of systemd active, file systems mounted, ports of RDMA devices up; [] is every port that was.
+    services: tuple[str, ...] = _texts(r"[\w:.\\@-]+", "the name of a unit of systemd")
+    mounts: tuple[str, ...] = _absolute_paths()
+    ports: tuple[str, ...] = _texts(r"[\w.-]+/\d+", "a device and its port, as mlx5_0/1,")
+    # Directories whose file systems must not be full; one that is not there is left out.
+    filesystems: tuple[str, ...] = _absolute_paths("/", "/tmp", "/dev/shm", "/var/spool/stepguard")
+    # Less that is free is a warning, in percent; 0 is none.
+    memory_free_percent: float = _between(0, 100, 1.0)
+    space_free_percent: float = _between(0, 100, 5.0)
+    inodes_free_percent: float = _between(0, 100, 5.0)
+    # So many zombies are a warning, and a process that does not end for so long when it was killed is a fault.
+    zombies: int = _between(1, 1 << 22, 200)
+    unkillable_s: float = _at_least(1, 60.0)
     # The kernel's log, read as it comes; "" leaves it unread.
     kernel_log: str = _optional_path("/dev/kmsg")
     # Hear of XIDs from NVIDIA's driver too. It keeps the GPUs open: none can be reset, nor the driver unloaded.
@@ -274,48 +295,8 @@ def _refuse_unknown(given: dict[str, Any], known: Any, where: str, what: str) ->
 
 
 def _read_section(values: dict[str, Any], section: type, where: str) -> Any:
+    from stepguard.config_values import checked
+
     fields = {f.name: f for f in dataclasses.fields(section)}
     _refuse_unknown(values, fields, where, "key")
-    return section(**{key: _checked(value, fields[key], f"{where} {key}") for key, value in values.items()})
-
-
-def _checked(value: Any, key: dataclasses.Field[Any], where: str) -> Any:
-    """The value in the key's own type. Raises ConfigError that names what is allowed."""
-    allowed = key.metadata.get("allowed", ())
-    bounds: tuple[float, float] | None = key.metadata.get("bounds")
-    default: Any = key.default
-    if isinstance(default, tuple):
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"bad value {value!r}", where, "a list of strings is needed")
-        if key.metadata.get("needed") and not value:
-            raise ConfigError(f"bad value {value!r}", where, "at least one is needed")
-        for item in value:
-            if allowed and item not in allowed:
-                raise ConfigError(f"bad value {item!r}", where, "allowed: " + ", ".join(allowed))
-            if key.metadata.get("patterns"):
-                _check_pattern(item, where)
-        return tuple(value)
-    kind = int if isinstance(default, float) and type(value) is int else type(default)
-    if type(value) is not kind:
-        raise ConfigError(f"bad value {value!r}", where, f"{_NEEDED[kind]} is needed")
-    if allowed and value not in allowed:
-        raise ConfigError(f"bad value {value!r}", where, "allowed: " + ", ".join(allowed))
-    if bounds is not None and not bounds[0] <= value <= bounds[1]:
-        advice = f"at least {bounds[0]:g} and at most {bounds[1]:.10g} is needed"
-        raise ConfigError(f"bad value {value!r}", where, advice)
-    if key.metadata.get("absolute") and not _is_path(str(value), key.metadata.get("optional", False)):
-        raise ConfigError(f"bad value {value!r}", where, "an absolute path is needed, of printable characters")
-    return type(default)(value)
-
-
-def _is_path(text: str, may_be_empty: bool) -> bool:
-    return (text.startswith("/") and text.isprintable()) or (may_be_empty and not text)
-
-
-def _check_pattern(text: str, where: str) -> None:
-    import re
-
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"bad value {text!r}", where, f"a regular expression is needed: {error}") from error
+    return section(**{key: checked(value, fields[key], f"{where} {key}") for key, value in values.items()})

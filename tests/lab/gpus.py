@@ -39,6 +39,7 @@ _DRIVER = {"driver.version": "580.95.05", "driver.nvml_version": "13.580.95.05",
 _H200: dict[str, object] = {
     "name": "NVIDIA H200",
     "vbios": "96.00.BC.00.02",
+    "persistence": 1,
     "ecc.mode": 1,
     "ecc.pending": 1,
     **{f"ecc.{counter}.{kind}": 0 for counter in ("volatile", "aggregate") for kind in ("corrected", "uncorrected")},

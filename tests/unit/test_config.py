@@ -28,6 +28,13 @@ def test_values_are_read_and_whole_numbers_do_for_seconds() -> None:
     assert config.slurm.form == "commands"
 
 
+def test_what_a_node_must_have() -> None:
+    text = 'services = ["slurmd", "getty@tty1.service"]\nmounts = ["/home"]\nports = ["mlx5_0/1"]\nfilesystems = []'
+    health = parse(f"[health]\n{text}\ninodes_free_percent = 2", PATH).health
+    assert (health.services, health.mounts) == (("slurmd", "getty@tty1.service"), ("/home",))
+    assert (health.ports, health.filesystems, health.inodes_free_percent) == (("mlx5_0/1",), (), 2.0)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -68,6 +75,17 @@ def test_values_are_read_and_whole_numbers_do_for_seconds() -> None:
         ('[health]\nprobes = "nvml"', ["probes", "a list of strings"]),
         ("[health]\nprobes = []", ["probes", "at least one is needed"]),
         ('[health]\ncatalogue = "rows.toml"', ["catalogue", "an absolute path is needed"]),
+        ('[health]\nservices = ["a b"]', ["services", "'a b'", "the name of a unit of systemd is needed"]),
+        ('[health]\nservices = [""]', ["services", "''", "the name of a unit of systemd is needed"]),
+        ('[health]\nservices = "slurmd"', ["services", "a list of strings"]),
+        ('[health]\nmounts = ["home"]', ["mounts", "'home'", "an absolute path is needed"]),
+        ('[health]\nmounts = ["/home", "/a\\nb"]', ["mounts", "of printable characters"]),
+        ('[health]\nfilesystems = [""]', ["filesystems", "''", "an absolute path is needed"]),
+        ('[health]\nports = ["mlx5_0"]', ["ports", "'mlx5_0'", "a device and its port, as mlx5_0/1, is needed"]),
+        ("[health]\nspace_free_percent = 101", ["space_free_percent", "at least 0 and at most 100"]),
+        ("[health]\nmemory_free_percent = -1", ["memory_free_percent", "at least 0 and at most 100"]),
+        ("[health]\nzombies = 0", ["zombies", "at least 1"]),
+        ("[health]\nunkillable_s = 0", ["unkillable_s", "at least 1"]),
         ("[health]\ndrain = true", ["unknown key 'drain'", "reaction"]),
         (f"[resume]\nsilence_s = 1{'0' * 400}", ["silence_s", "at most 1000000"]),
         ('[resume]\nsilence_s = "3"', ["silence_s", "a number is needed"]),

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from stepguard.agent import place, reading
-from stepguard.config import Config
+from stepguard.agent.health.cycle import probe_names
+from stepguard.config import Config, Health
+from stepguard.errors import ConfigError
+from stepguard.health.catalogue import of_site
 from stepguard.places import conflicts, parents_problem
 from stepguard.records.spool import SpoolLayout
 
@@ -47,7 +50,8 @@ def local_problems(config: Config, resolved: Sequence[Resolver] = (os.path.normp
     With LINKS_TOO it touches the archive's file system, which may hang.
     """
     apart = map(str, {str(error): error for by in resolved for error in conflicts(config, by)})
-    return [*_rights(), *apart, *_spool(config), *_socket(config), *_programs(), *_words_for_c(config)]
+    health = _health(config.health)
+    return [*_rights(), *apart, *_spool(config), *_socket(config), *_programs(), *health, *_words_for_c(config)]
 
 
 def _document(path: Path | None) -> dict[str, dict[str, object]]:
@@ -93,6 +97,18 @@ def _programs() -> Iterator[str]:
     program = reading.program()
     if not os.access(program, os.X_OK):
         yield f"{program}: missing, so no output of jobs is kept: run make install"
+
+
+def _health(config: Health) -> Iterator[str]:
+    """Names of probes and the site's catalogue, without which the agent does not start."""
+    try:
+        probe_names(config)
+    except ConfigError as error:
+        yield str(error)
+    try:
+        of_site(config.catalogue)
+    except ConfigError as error:
+        yield str(error)
 
 
 def _words_for_c(config: Config) -> Iterator[str]:

@@ -105,6 +105,7 @@ def catalogue(code: str, source: str | None, as_json: bool) -> int:
 command.add_command(health_node.check)
 command.add_command(health_node.status)
 command.add_command(health_node.react)
+command.add_command(health_node.count_gpus)
 command.add_command(health_nodes.nodes)
 
 

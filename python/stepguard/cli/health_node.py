@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepguard.config import Config
     from stepguard.health.model import Report
 
 SCHEMA = 1
@@ -34,17 +35,28 @@ EXIT STATUS:
 @click.option("--stress", is_flag=True, help="Load processors, disk, GPUs and links too: for a node without jobs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
+    from stepguard import config
     from stepguard.errors import UsageError
     from stepguard.health.model import worst
     from stepguard.health.probes.document import to_document
-    from stepguard.health.probes.table import ON_DEMAND, PROBES
+    from stepguard.health.probes.settings import Settings
+    from stepguard.health.probes.table import ON_DEMAND, PROBES, entry
     from stepguard.health.probing import probe
 
     for name in names:
         if name not in PROBES:
             raise UsageError(f"no probe {name!r}", "--probe", "there are: " + ", ".join(PROBES))
     wanted = [*dict.fromkeys(names or PROBES), *(ON_DEMAND if stress else ())]
-    reports = [probe(name, told=_progress(name) if name in ON_DEMAND else None) for name in wanted]
+    settings = config.load()
+    state = _memory(settings)
+    reports = [
+        probe(
+            name,
+            Settings.of(settings.health, entry(name).deadline_s, state),
+            _progress(name) if name in ON_DEMAND else None,
+        )
+        for name in wanted
+    ]
     verdict = worst(report.status for report in reports)
     if as_json:
         document = {"schema": SCHEMA, "status": verdict, "probes": [to_document(report) for report in reports]}
@@ -53,7 +65,7 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
 
 
 check.help = f"""Look at this node's devices now, each source in a process with a deadline, and say what is wrong.
-The agent's verdict is not asked for, and does not change.
+It goes by [health] of the configuration. The agent's verdict is not asked for, and does not change.
 {_EXIT_STATUS}"""
 
 
@@ -94,6 +106,38 @@ def react() -> int:
     settings = config.load()
     print(json.dumps(carried_out(json.load(sys.stdin), settings.health, connect(settings.slurm))))
     return 0
+
+
+@click.command(name="count-gpus", hidden=True)
+@click.argument("node")
+def count_gpus(node: str) -> int:
+    """Say how many GPUs the node has in Slurm's configuration: what the agent asks once."""
+    from stepguard import config
+    from stepguard.errors import StepguardError
+    from stepguard.slurm import connect
+    from stepguard.slurm.gres import gpus
+
+    try:
+        answer = {"gpus": gpus(connect(config.load().slurm).nodes([node])[0].gres), "error": ""}
+    except StepguardError as error:
+        answer = {"gpus": None, "error": str(error)}
+    print(json.dumps(answer))
+    return 0
+
+
+def _memory(settings: Config) -> str | None:
+    """Where root's checks remember counters from one to the next: beside the agent's, whose own stay as they are."""
+    import os
+
+    from stepguard.agent.place import directory_problem
+    from stepguard.records.spool import SpoolLayout
+
+    layout = SpoolLayout(Path(settings.agent.spool))
+    try:
+        is_roots_alone = os.geteuid() == 0 and not directory_problem(layout.root, 0o077)
+    except OSError:
+        return None  # no agent has been here
+    return str(layout.checks) if is_roots_alone else None
 
 
 def _progress(name: str) -> Callable[[str], None]:

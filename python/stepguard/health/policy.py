@@ -110,10 +110,11 @@ class NodeHealth:
 
     # What mends
 
-    def reset(self, gpu: str, now_s: float) -> None:
-        """The GPU has been reset."""
+    def reset(self, gpu: str, after_s: float, now_s: float) -> None:
+        """The GPU has been reset, after `after_s`: what has come since may be of later, and stays."""
         name = self._gpus.name(gpu)
-        self._forget(item for item in self._items(now_s) if item.gpu == name and item.action in _RESET_MENDS)
+        before = (item for item in self._items(now_s) if item.gpu == name and item.last_s <= after_s)
+        self._forget(item for item in before if item.action in _RESET_MENDS)
 
     def _rebooted(self, at_s: float, now_s: float) -> None:
         """The node has been booted: its clock starts anew, and ages count on from where they were at `at_s`."""

@@ -10,6 +10,7 @@ SPOOL/archiver.json                what the archiver says of itself
 SPOOL/health.json                  what the agent knows of the node's health, and how far it has read the kernel's log
 SPOOL/node.json                    what the agent tells of the node to the cluster (node_state); none without trouble
 SPOOL/probes                       what probes remember from one look to the next
+SPOOL/checks                       the same of `stepguard health check`
 SPOOL/reserve                      room that the agent holds for small messages
 
 NAME is stdout, stderr or resumes. NAME.meta is a JSON object: `source`, the path; `what` and `why`, as in the
@@ -83,6 +84,10 @@ class SpoolLayout(NamedTuple):
     @property
     def probes(self) -> Path:
         return self.root / "probes"
+
+    @property
+    def checks(self) -> Path:
+        return self.root / "checks"
 
     @property
     def reserve(self) -> Path:

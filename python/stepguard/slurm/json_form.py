@@ -82,6 +82,7 @@ def _node(record: dict[str, Any]) -> Node:
         reason_user=_text(record["reason_set_by_user"]) if record["reason"] else "",
         reason_time=(_number(record["reason_changed_at"]) or None) if record["reason"] else None,
         comment=_text(record["comment"]),
+        gres=_text(record.get("gres")),
     )
 
 

@@ -89,6 +89,8 @@ class Node(NamedTuple):
     reason_time: int | None
     # Free text of the administrators', which Slurm does not look at.
     comment: str
+    # As it is configured: "gpu:h100:8(S:0-1),mps:800"; empty where it has none, or that is not told (slurm.gres).
+    gres: str = ""
 
 
 class Step(NamedTuple):

@@ -251,6 +251,7 @@ def _node(record: str) -> Node:
         reason_user=user,
         reason_time=parse_time(time),
         comment=comment[1].strip() if comment else "",
+        gres=field("Gres"),
     )
 
 

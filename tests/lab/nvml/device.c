@@ -36,6 +36,7 @@ TEXT(nvmlDeviceGetUUID, "uuid")
 TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
 UNSIGNED(nvmlDeviceGetMinorNumber, "minor")
+UNSIGNED(nvmlDeviceGetPersistenceMode, "persistence")
 
 TWO_UNSIGNED(nvmlDeviceGetEccMode, "ecc.mode", "ecc.pending")
 UNSIGNED(nvmlDeviceGetRetiredPagesPendingStatus, "pages.pending")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from lab.gpus import Gpus, build, uuid
+from stepguard.cli import health_node
+from stepguard.config import load
 
 
 @pytest.fixture
@@ -53,6 +56,33 @@ def test_check_shows_findings(gpus: Gpus) -> None:
     _broken(gpus)
     lines = run("check", "--probe", "nvml").stdout.splitlines()
     assert lines[1].startswith(f"  {uuid(1)}: fail: row-remap-failure: ")
+
+
+def test_check_goes_by_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "stepguard.toml"
+    spool = tmp_path / "spool"
+    config.write_text(f'[agent]\nspool = "{spool}"\n[health]\nmounts = ["/no such mount"]\nspace_free_percent = 100\n')
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(config))
+    done = run("check", "--probe", "host")
+    assert done.returncode == 2
+    assert "  /no such mount: fail: mount: not mounted (check)" in done.stdout
+    assert "  /: warn: space: " in done.stdout
+    assert not spool.exists(), "no agent has been here"
+    config.write_text("[health]\nmount = []\n")
+    done = run("check", "--probe", "host")
+    assert (done.returncode, "unknown key 'mount'" in done.stderr) == (78, True), done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the spool is root's alone")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_check_remembers_beside_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    spool, config = tmp_path / "spool", tmp_path / "stepguard.toml"
+    spool.mkdir()
+    spool.chmod(mode)
+    config.write_text(f'[agent]\nspool = "{spool}"\n')
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(config))
+    settings = health_node._memory(load())
+    assert settings == (str(spool / "checks") if mode == 0o700 else None)
 
 
 def test_check_knows_its_probes() -> None:

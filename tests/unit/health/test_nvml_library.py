@@ -86,6 +86,7 @@ _SIMPLE: dict[str, Any] = {
     "nvmlDeviceGetVbiosVersion": "96.00.BC.00.02",
     "nvmlDeviceGetIndex": 1,
     "nvmlDeviceGetMinorNumber": 1,
+    "nvmlDeviceGetPersistenceMode": 1,
     "nvmlDeviceGetEccMode": [1, 0],
     "nvmlDeviceGetRetiredPagesPendingStatus": 1,
     "nvmlDeviceGetRemappedRows": [21, 22, 1, 0],

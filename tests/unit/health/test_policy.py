@@ -298,9 +298,11 @@ def test_a_reset_and_a_reboot_clear_what_they_mend(event: Event, by_reset: bool,
     health = looked_at()
     health.add_event(event, 10)
     kept = json.loads(json.dumps(health.to_state(20)))
-    health.reset("GPU-2", 20)
+    health.reset("GPU-2", 20, 20)
     assert health.verdict(21).items
-    health.reset("GPU-1", 20)
+    health.reset("GPU-1", 9.9, 20)
+    assert health.verdict(21).items, "it has come since the GPU was last seen before the reset"
+    health.reset("GPU-1", 10, 20)
     assert (not health.verdict(21).items) is by_reset
     booted = NodeHealth.from_state(kept, RULES, "boot-2", 3)
     assert (not booted.verdict(4).items) is by_reboot

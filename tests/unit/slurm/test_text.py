@@ -220,6 +220,7 @@ def test_reason_of_several_lines() -> None:
 def test_who_set_a_reason_and_when(release: str) -> None:
     first, second = text.nodes(recorded(release, "show-node"))
     assert (first.partitions, first.reason_user, first.reason_time, first.comment) == (("main",), "", None, "")
+    assert first.gres == "gpu:2"
     assert second.reason_user == "root"
     times = {"22.05": "14:37:51", "24.11": "14:38:06", "26.05": "14:38:22"}
     assert second.reason_time == text.parse_time(f"2026-11-29T{times[release]}")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 from stepguard.config import Health
 from stepguard.errors import ConfigError
@@ -33,21 +32,21 @@ def probe_names(config: Health) -> tuple[str, ...]:
 
 
 class Cycle:
-    """`took` gets each report as it comes, `ended` is called when those of a cycle have all come. `state`: a directory
-    in which probes remember what they have seen."""
+    """`took` gets each report as it comes, `ended` is called when those of a cycle have all come. `settings`: what a
+    probe is told, from its deadline."""
 
     def __init__(
         self,
         names: Iterable[str],
         cycle_s: float,
-        state: Path,
+        settings: Callable[[float], Settings],
         selector: selectors.BaseSelector,
         took: Callable[[Report], None],
         ended: Callable[[], None],
     ) -> None:
         self._names = tuple(names)
         self._cycle_s = cycle_s
-        self._state = state
+        self._settings = settings
         self._selector = selector
         self._took = took
         self._ended = ended
@@ -76,11 +75,12 @@ class Cycle:
         return {name: round(time.monotonic() - self._started_s, 1) for name in self._running}
 
     def stop(self) -> None:
-        """Kills what runs, and does not wait."""
+        """Kills what runs, and does not wait for it."""
         for running in self._running.values():
             self._selector.unregister(running)
             running.close()
         self._running.clear()
+        self._probes.close()
 
     def _start(self, now_s: float) -> None:
         self._started_s, self._due_s = now_s, now_s + self._cycle_s
@@ -88,7 +88,7 @@ class Cycle:
         for name in self._names:
             if now_s < self._idle.get(name, now_s):
                 continue
-            started = self._probes.start(name, Settings(deadline_s=PROBES[name].deadline_s, state=str(self._state)))
+            started = self._probes.start(name, self._settings(PROBES[name].deadline_s))
             if isinstance(started, Running):
                 self._running[name] = started
                 self._selector.register(started, selectors.EVENT_READ, lambda _, one=started: self._take(one))

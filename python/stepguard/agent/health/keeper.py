@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import functools
 import selectors
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any
 
 from stepguard.agent.health.cycle import Cycle, probe_names
+from stepguard.agent.health.gpu_count import GpuCount
 from stepguard.agent.health.gpu_events import XID, GpuEvents
 from stepguard.agent.health.job_gpus import JobGpus
 from stepguard.agent.health.kernel_log import KernelLog, Line
@@ -24,10 +23,11 @@ from stepguard.agent.health.telling import Telling
 from stepguard.agent.log import Log
 from stepguard.agent.storing import Storing
 from stepguard.config import Config
-from stepguard.errors import ConfigError, reason
-from stepguard.health.catalogue import Catalogue, shipped, status_of
+from stepguard.health.catalogue import of_site, status_of
 from stepguard.health.model import Event, Report, Status
 from stepguard.health.policy import NodeHealth, Rules
+from stepguard.health.probes.settings import Settings
+from stepguard.health.resets import Resets
 from stepguard.health.verdict import NodeVerdict
 from stepguard.records.spool import AttemptKey, SpoolLayout
 
@@ -51,9 +51,10 @@ class Keeper:
         storing: Storing,
         log: Log,
     ) -> None:
+        self._config = config.health
         self._layout = layout
         self._log = log
-        self._catalogue = _catalogue(config.health.catalogue)
+        self._catalogue = of_site(config.health.catalogue)
         self._probes = probe_names(config.health)
         self._file = StateFile(layout.health, storing, log)
         state = self._file.load()
@@ -62,10 +63,12 @@ class Keeper:
         self._health.keep_probes(self._probes)
         self._once = Once(state.get("told", []))
         self._jobs = JobGpus(state.get("jobs", {}))
+        self._resets = Resets(state.get("resets", {}), boot_id)
+        self._gpu_count = GpuCount(config, state.get("gpu_count", {}), selector, log)
         self._reports: dict[str, tuple[Report, float]] = {}
         self._counts = {"kernel_events": 0, "gpu_events": 0}
         self._cycle = Cycle(
-            self._probes, config.health.cycle_s, layout.probes, selector, self._reported, self._file.change
+            self._probes, config.health.cycle_s, self._settings, selector, self._reported, self._file.change
         )
         self._kernel_log = KernelLog(
             config.health.kernel_log,
@@ -101,6 +104,8 @@ class Keeper:
         if self._offences.look(verdict, attempts, self._own_verdict) | self._reaction.look(verdict):
             self._file.change()
         self._telling.look(self._reaction.node, verdict, self._offences.offenders())
+        if self._gpu_count.look(self._reaction.node):
+            self._file.change()
         self._file.write(self._state)
 
     def wake(self) -> None:
@@ -113,6 +118,7 @@ class Keeper:
         if self._gpu_events is not None:
             self._gpu_events.stop()
         self._reaction.stop()
+        self._gpu_count.stop()
         self._kernel_log.stop()
         self._file.change()
         self._file.write(self._state)
@@ -203,12 +209,19 @@ class Keeper:
         gpus = report.values.get("gpus")
         if report.probe == _GPU_PROBE and isinstance(gpus, dict):
             self._jobs.learn(gpus)
+            self._gpu_count.learn(gpus)
             self._health.know_gpus(_addresses(gpus, report.values), now_s)
+            for gpu, after_s, why in self._resets.look(gpus, now_s):
+                self._log.info(f"{gpu} was reset ({why}): what a reset mends counts no more")
+                self._health.reset(gpu, after_s, now_s)
         self._health.add_report(report, now_s)
 
     def _own_verdict(self, key: AttemptKey) -> NodeVerdict | None:
         gpus = self._jobs.of(key, self._layout.attempt(key))
         return None if gpus is None else self._verdict_of(gpus)
+
+    def _settings(self, deadline_s: float) -> Settings:
+        return Settings.of(self._config, deadline_s, str(self._layout.probes), self._gpu_count.expected)
 
     def _verdict_of(self, gpus: tuple[str, ...] | None) -> NodeVerdict:
         return self.verdict() if gpus is None else self._health.verdict_for(gpus, _now_s())
@@ -219,6 +232,8 @@ class Keeper:
             "kernel_log": self._kernel_log.cursor(),
             "told": self._once.state(_now_s()),
             "jobs": self._jobs.state(),
+            "resets": self._resets.state(),
+            "gpu_count": self._gpu_count.state(),
             "reaction": self._reaction.state(),
             "offences": self._offences.state(),
         }
@@ -237,20 +252,6 @@ def _addresses(gpus: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     known = {uuid: gpu["pci"] for uuid, gpu in gpus.items() if gpu.get("pci")}
     known |= {mig: gpu["pci"] for gpu in gpus.values() if gpu.get("pci") for mig in gpu["mig"]["devices"]}
     return known | {one["uuid"]: one["pci"] for one in values.get("unread", ()) if one.get("uuid") and one.get("pci")}
-
-
-def _catalogue(path: str) -> Catalogue:
-    """stepguard's own, with the site's rows over it. Raises ConfigError."""
-    if not path:
-        return shipped()
-    where = f"[health] catalogue: {path}"
-    try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError("cannot read the site's catalogue", where, reason(error)) from error
-    except ValueError as error:
-        raise ConfigError("not TOML", where, str(error)) from error
-    return shipped().with_site(table, where)
 
 
 def _now_s() -> float:

@@ -10,8 +10,8 @@ judging    class and action → status
 Facts are those of the sources that each row names, words are our own. The action is advice, never a command.
 """
 
-from stepguard.health.catalogue.catalogue import Catalogue, lookup, shipped
+from stepguard.health.catalogue.catalogue import Catalogue, lookup, of_site, shipped
 from stepguard.health.catalogue.entry import Entry, Repeats
 from stepguard.health.catalogue.judging import status_of
 
-__all__ = ["Catalogue", "Entry", "Repeats", "lookup", "shipped", "status_of"]
+__all__ = ["Catalogue", "Entry", "Repeats", "lookup", "of_site", "shipped", "status_of"]

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import functools
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
-from stepguard.errors import ConfigError
+from stepguard.errors import ConfigError, reason
 from stepguard.health.catalogue import rows
 from stepguard.health.catalogue.entry import Entry, unknown
 
@@ -46,6 +48,20 @@ class Catalogue:
                 at = f"{where} {source} {text}"
                 site[source, code] = rows.overridden(self.lookup(source, code), row, at, SITE_ORIGIN)
         return Catalogue(site)
+
+
+def of_site(path: str) -> Catalogue:
+    """stepguard's own with the rows of this file over it; "" is none. Raises ConfigError."""
+    if not path:
+        return shipped()
+    where = f"[health] catalogue: {path}"
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError("cannot read the site's catalogue", where, f'{reason(error)}: name one, or ""') from error
+    except ValueError as error:
+        raise ConfigError("not TOML", where, f"correct it: {error}") from error
+    return shipped().with_site(table, where)
 
 
 def sources() -> list[str]:

@@ -19,8 +19,6 @@ from stepguard.health.tools.conclusion import printable
 NAME = "host"
 
 _PROC_BYTES = 1 << 20
-# Thresholds of our own, far from what a busy node has: below them programs fail.
-_MEMORY_FREE, _SPACE_FREE, _INODES_FREE = 0.01, 0.05, 0.05
 # Clocks that take a microsecond or more to read. The kernel falls back to them when it gives up the TSC
 # (kernel-parameters, "tsc="; Documentation/timers).
 _SLOW_CLOCKS = frozenset({"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"})
@@ -38,11 +36,11 @@ def run(settings: Settings) -> Report:
     file_systems = {path: one for path, one in used.items() if not one.is_missing}
     clock = tree.text(_CLOCK)
     edac = _edac(tree)
-    processes, of_processes = host_processes.look(tree, settings.state)
+    processes, of_processes = host_processes.look(tree, settings)
     services, of_services = _services(tree, settings.services)
     findings = [
-        *_judge_memory(memory),
-        *(finding for path, one in file_systems.items() for finding in _judge_file_system(path, one)),
+        *_judge_memory(memory, settings.memory_free_percent),
+        *(finding for path, one in file_systems.items() for finding in _judge_file_system(path, one, settings)),
         *_judge_clock(clock),
         *_judge_edac(edac),
         *of_processes,
@@ -72,26 +70,34 @@ def _memory(tree: Tree) -> dict[str, int]:
     return told
 
 
-def _judge_memory(memory: dict[str, int]) -> Iterator[Finding]:
+def _judge_memory(memory: dict[str, int], free_percent: float) -> Iterator[Finding]:
     total, available = memory.get("MemTotal"), memory.get("MemAvailable")
     if not total or available is None:
         yield Finding(Status.UNKNOWN, "", "memory", Action.CHECK, "/proc/meminfo does not tell how much is free")
-    elif available < total * _MEMORY_FREE:
+    elif available < total * free_percent / 100:
         evidence = f"{available >> 10} of {total >> 10} MiB free, {memory.get('Shmem', 0) >> 10} MiB in shared memory"
         yield Finding(Status.WARN, "", "memory", Action.CHECK, evidence)
 
 
-def _judge_file_system(path: str, used: Usage) -> Iterator[Finding]:
+def _judge_file_system(path: str, used: Usage, settings: Settings) -> Iterator[Finding]:
     if used.error:
         status = Status.UNKNOWN if used.hangs else Status.WARN
         yield Finding(status, path, "file-system", Action.CHECK, used.error)
-    if used.bytes and used.bytes_free is not None and used.bytes_free < used.bytes * _SPACE_FREE:
-        evidence = f"{used.bytes_free >> 20} of {used.bytes >> 20} MiB free"
+    if _is_short(used.bytes_free, used.bytes, settings.space_free_percent):
+        evidence = f"{_mib(used.bytes_free)} of {_mib(used.bytes)} MiB free"
         yield Finding(Status.WARN, path, "space", Action.CHECK, evidence)
     # Some have no fixed number of them, and tell 0.
-    if used.inodes and used.inodes_free is not None and used.inodes_free < used.inodes * _INODES_FREE:
+    if _is_short(used.inodes_free, used.inodes, settings.inodes_free_percent):
         evidence = f"{used.inodes_free} of {used.inodes} inodes free"
         yield Finding(Status.WARN, path, "inodes", Action.CHECK, evidence)
+
+
+def _is_short(free: int | None, all_of_it: int | None, free_percent: float) -> bool:
+    return bool(all_of_it) and free is not None and free < (all_of_it or 0) * free_percent / 100
+
+
+def _mib(size_bytes: int | None) -> int:
+    return (size_bytes or 0) >> 20
 
 
 def _judge_clock(clock: str | None) -> Iterator[Finding]:

@@ -9,13 +9,10 @@ from typing import NamedTuple
 from stepguard.health.model import Action, Finding, Status
 from stepguard.health.probes import memory
 from stepguard.health.probes.files import Tree
+from stepguard.health.probes.settings import Settings
 from stepguard.health.tools.conclusion import printable
 
 _REMEMBERED = "unkillable"
-# slurm.conf(5), UnkillableStepTimeout: after this time Slurm itself drains a node whose tasks do not die.
-_UNKILLABLE_S = 60.0
-# Of our own: a parent that reaps nobody fills the table of processes sooner or later.
-_ZOMBIES = 200
 _SIGKILL_BIT = 1 << 8
 _MAX_TOLD = 16
 
@@ -29,13 +26,15 @@ class Process(NamedTuple):
     started: int
 
 
-def look(tree: Tree, state: str | None) -> tuple[dict[str, object], list[Finding]]:
-    """What there is, and what of it is a finding. `state`: where is remembered who was seen unkillable, since when."""
+def look(tree: Tree, settings: Settings) -> tuple[dict[str, object], list[Finding]]:
+    """What there is, and what of it is a finding. Who was seen unkillable, and since when, is remembered."""
     processes = list(_processes(tree))
     zombies = [one for one in processes if one.state == "Z"]
     waiting = [one for one in processes if one.state == "D"]
     killed = [one for one in waiting if _is_killed(tree, one.pid)]
-    findings = [*_zombies(zombies), *_unkillable(killed, state)]
+    # A parent that reaps nobody fills the table of processes sooner or later.
+    too_many = zombies if len(zombies) >= settings.zombies else []
+    findings = [*_zombies(too_many), *_unkillable(killed, settings.state, settings.unkillable_s)]
     counts = {"all": len(processes), "zombies": len(zombies), "waiting": len(waiting), "killed": len(killed)}
     return dict(counts), findings
 
@@ -65,11 +64,11 @@ def _is_killed(tree: Tree, pid: int) -> bool:
 
 
 def _zombies(zombies: list[Process]) -> Iterator[Finding]:
-    if len(zombies) >= _ZOMBIES:
+    if zombies:
         yield Finding(Status.WARN, "", "zombies", Action.CHECK, f"{len(zombies)}: {_named(zombies)}")
 
 
-def _unkillable(killed: list[Process], state: str | None) -> Iterator[Finding]:
+def _unkillable(killed: list[Process], state: str | None, fault_s: float) -> Iterator[Finding]:
     """Only a reboot ends one. It may just be about to end, so that it is a warning until it has been so for a while."""
     now_s = memory.now_s()
     before = memory.load(state, _REMEMBERED)
@@ -80,7 +79,7 @@ def _unkillable(killed: list[Process], state: str | None) -> Iterator[Finding]:
     for one in killed[:_MAX_TOLD]:
         for_s = now_s - since[f"{one.pid}:{one.started}"]
         what = f"{printable(one.name, 40)} was killed and waits for a device"
-        if for_s >= _UNKILLABLE_S:
+        if for_s >= fault_s:
             yield Finding(Status.FAIL, f"pid {one.pid}", "unkillable", Action.REBOOT, f"{what}, for {for_s:.0f} s")
         else:
             yield Finding(Status.WARN, f"pid {one.pid}", "unkillable", Action.CHECK, what)

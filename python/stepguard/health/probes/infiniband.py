@@ -97,20 +97,20 @@ def _counters(tree: Tree, place: str) -> dict[str, int]:
     return {name: count for name, count in told.items() if count is not None}
 
 
-def _ports(ports: Ports, must_be_up: tuple[str, ...] | None) -> Iterator[Finding]:
+def _ports(ports: Ports, must_be_up: tuple[str, ...]) -> Iterator[Finding]:
     known = [
         Port(name, port["state"], port["physical"], port["rate_gbps"], f"{port['group']} {port['link']}")
         for name, port in ports.items()
     ]
     for said in judge(known):
         status = said.status
-        if status is Status.OK or (must_be_up is not None and said.device not in must_be_up):
+        if status is Status.OK or (must_be_up and said.device not in must_be_up):
             continue
         why = said.reason
-        if status is Status.FAIL and must_be_up is None and not _was_up(ports[said.device]):
+        if status is Status.FAIL and not must_be_up and not _was_up(ports[said.device]):
             status, why = Status.WARN, f"{why}, and it never had one: unused, or it did not come up"
         yield Finding(status, said.device, "port", Action.CHECK, why)
-    for name in must_be_up or ():
+    for name in must_be_up:
         if name not in ports:
             yield Finding(Status.FAIL, name, "port", Action.CHECK, "there is no such port")
 

@@ -101,13 +101,19 @@ def run(settings: Settings) -> Report:
     if not count and not _most(expected):
         return Report(NAME, Status.OK, "no NVIDIA GPU here", values=_values(driver, count, expected, []))
     readings = _read(pynvml, _places(settings, count), until_s)
-    if any(one.values and one.values["mig"]["mode"] for one in readings) and settings.gpus is not None:
+    if _has_mig(readings) and settings.gpus is not None:
         # Slurm counts MIG devices then, and its indices are not NVML's: take all.
         readings = _read(pynvml, range(count), until_s)
     _name_lost(readings, settings)
+    if _has_mig(readings):
+        expected["gres"] = None  # Slurm counts MIG devices
     findings = [*_count(count, expected), *(finding for one in readings for finding in one.findings())]
     well = f"{len(readings)} GPU{'s' if len(readings) != 1 else ''}, no finding"
     return conclude(NAME, findings, well, _values(driver, count, expected, readings))
+
+
+def _has_mig(readings: list[_Reading]) -> bool:
+    return any(one.values and one.values["mig"]["mode"] for one in readings)
 
 
 def _places(settings: Settings, count: int) -> list[int | str]:
@@ -160,7 +166,7 @@ def _driver(nvml: reading.Nvml) -> dict[str, object]:
 
 
 def _expected(settings: Settings) -> dict[str, int | None]:
-    """How many GPUs there should be: by their device files, and by gres.conf.
+    """How many GPUs there should be: by their device files, and by Slurm's configuration of the node.
 
     Within a job there are device files of GPUs that NVML must not tell it (cgroup.conf, ConstrainDevices).
     """
@@ -181,7 +187,7 @@ def _most(expected: dict[str, int | None]) -> int:
 def _count(count: int, expected: dict[str, int | None]) -> list[Finding]:
     wanted = ", ".join(
         f"{words} {expected[name]}"
-        for name, words in (("gres", "gres.conf says"), ("devices", "device files:"))
+        for name, words in (("gres", "Slurm has"), ("devices", "device files:"))
         if expected[name] is not None
     )
     if count < _most(expected):

@@ -232,7 +232,14 @@ def _processes(gpu: Gpu) -> Values | None:
     return {str(process.pid): process.usedGpuMemory for process in (*(compute or ()), *(graphics or ()))}
 
 
+def _persistence(gpu: Gpu) -> int | None:
+    """1 where the driver keeps the GPU started although nobody uses it."""
+    mode: int | None = gpu.ask("PersistenceMode")
+    return mode
+
+
 _PARTS: dict[str, Callable[[Gpu], Any]] = {
+    "persistence": _persistence,
     "ecc": _ecc,
     "rows": _rows,
     "pages": _pages,

@@ -57,6 +57,41 @@ def test_a_well_node(node: Tree) -> None:
     assert values["edac"]["mc1"]["dimms"] == {"dimm0": {"label": "mc1#A1", "corrected": 0, "uncorrected": 0}}
 
 
+def test_thresholds_are_the_administrators(node: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.put({"meminfo": "MemTotal:  1000000 kB\nMemAvailable:  50000 kB"}, "/proc")
+    monkeypatch.setattr(host, "usage", lambda _: Usage(1000 << 20, 100 << 20, 1000, 20))
+    for pid in (61, 62):
+        put_process(node, pid, "sh", "Z")
+    assert told(look(node, filesystems=("/tmp",))) == [("/tmp", "inodes", _WARN, Action.CHECK)]
+    assert look(node, filesystems=("/tmp",), inodes_free_percent=1.0).status is _OK
+    strict = look(
+        node,
+        filesystems=("/tmp",),
+        memory_free_percent=6.0,
+        space_free_percent=11.0,
+        inodes_free_percent=3.0,
+        zombies=2,
+    )
+    assert [finding.what for finding in strict.findings] == ["memory", "space", "inodes", "zombies"]
+    none = look(
+        node, filesystems=("/tmp",), memory_free_percent=0, space_free_percent=0, inodes_free_percent=0, zombies=3
+    )
+    assert none.status is _OK
+
+
+@pytest.mark.parametrize(("for_s", "status"), [(4.0, _WARN), (6.0, _FAIL)])
+def test_how_long_a_process_may_take_to_end(
+    node: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_s: float, status: Status
+) -> None:
+    put_process(node, 51, "python", "D", pending=1 << 8)
+    now_s = [1000.0]
+    monkeypatch.setattr(memory, "now_s", lambda: now_s[0])
+    look(node, state=str(tmp_path / "state"), unkillable_s=5.0)
+    now_s[0] += for_s
+    [finding] = look(node, state=str(tmp_path / "state"), unkillable_s=5.0).findings
+    assert (finding.what, finding.status) == ("unkillable", status)
+
+
 def test_this_node() -> None:
     report = probe("host", Settings(deadline_s=40.0))
     values: Any = report.values

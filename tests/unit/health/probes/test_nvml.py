@@ -205,6 +205,19 @@ def test_more_gpus_than_gres_conf_says(gpus: Gpus, look: Callable[..., Report]) 
     assert _told(look(gpus_expected=4)) == [("", "gpu-count", Status.WARN, Action.CHECK)]
 
 
+def test_with_mig_slurm_does_not_count_gpus(gpus: Gpus, look: Callable[..., Report]) -> None:
+    gpus.make_mig(0, 7)
+    report = look(gpus_expected=14)
+    assert (report.status, report.values["expected"]) == (Status.OK, {"devices": 8, "gres": None})
+
+
+def test_persistence_mode(gpus: Gpus, look: Callable[..., Report]) -> None:
+    gpus["gpu1.persistence"] = 0
+    del gpus["gpu2.persistence"]
+    told = _gpus(look())
+    assert [told[uuid(number)]["persistence"] for number in range(3)] == [1, 0, None]
+
+
 def test_a_driver_of_another_version(gpus: Gpus, look: Callable[..., Report]) -> None:
     gpus["driver.fails"] = VERSION_MISMATCH
     report = look()
