@@ -24,26 +24,33 @@ print(json.dumps(to_document(probe("nvml", Settings(**json.loads(sys.argv[1]))))
 """
 # Two of one name after one another; the state of the first one's process, and whether it is still there at the end.
 TWICE = """
-import json, select, sys, time
+import json, os, select, sys, time
 from pathlib import Path
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probing import Probes
 probes = Probes()
 settings = Settings(deadline_s=5.0, dev=sys.argv[1])
-with probes.start("nvml", settings) as first:
-    while (report := first.take()) is None:
-        select.select([first], [], [], 0.1)
-    pid = first.child.pid
-    state, deadline_s = "", time.monotonic() + 10
-    while state != "D" and time.monotonic() < deadline_s:  # it wakes from the signal, and sleeps again
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-second = probes.start("nvml", settings)
+def child():
+    of = os.getpid()
+    for _ in range(2):  # the forkserver's
+        of = int(Path(f"/proc/{of}/task/{of}/children").read_text().split()[0])
+    return of
+def wait(running):
+    with running:
+        while (report := running.take()) is None:
+            select.select([running], [], [], 0.1)
+    return report
+running = probes.start("nvml", settings)
+report, pid = wait(running), child()
+state, deadline_s = "", time.monotonic() + 10
+while state != "D" and time.monotonic() < deadline_s:  # it wakes from the signal, and sleeps again
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+second = wait(probes.start("nvml", settings))
 print(json.dumps([report.status, report.reason, state, pid, second.status, second.reason]), flush=True)
 sys.stdin.readline()
 deadline_s = time.monotonic() + 30
-while not hasattr(third := probes.start("nvml", Settings()), "take") and time.monotonic() < deadline_s:
+while wait(probes.start("nvml", Settings())).status != "ok" and time.monotonic() < deadline_s:
     time.sleep(0.05)
-third.close()
 print("started again")
 """
 

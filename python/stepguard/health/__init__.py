@@ -7,7 +7,8 @@ kernel        lines of the kernel's log → events
 tools         what nvidia-smi, dcgmi, fi_info, ibstat and the Neuron tools print → judgements
 explain       which of these a pasted text is, and what it says: `stepguard health explain`
 
-probes        each looks at one source of a node's health; probing has one run in a child (probe_child) with a deadline
+probes        each looks at one source of a node's health
+probing       has one run with a deadline, in a child (probe_child) that the forkserver forks off (probe_request)
 gpu_events_child  the process that NVML tells of events
 gpus          one name for a GPU that has several
 snapshot      how a node was at one moment; difference: what happened between two (difference_table, difference_text)

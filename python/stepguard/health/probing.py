@@ -8,6 +8,7 @@ running = probes.start("nvml", settings)
 … until `running` is readable or running.deadline_s is over …
 report = running.take()                           None: not yet
 running.close()
+probes.close()
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stepguard.errors import ProcessError
+from stepguard.health import probe_request
 from stepguard.health.model import Report, Status
+from stepguard.health.probe_request import Request, Word
 from stepguard.health.probes.document import from_bytes
 from stepguard.health.probes.here import is_here
 from stepguard.health.probes.program import memory_file, written
@@ -31,26 +34,26 @@ from stepguard.health.probes.table import entry
 from stepguard.process import Child, spawn
 
 if TYPE_CHECKING:
+    import socket
     from types import TracebackType
 
 # What a child may print: a write beyond it fails.
 _OUTPUT_BYTES = 1 << 20
 _ERRORS_BYTES = 64 << 10
 _LINE_CHARS = 500
-# A killed child is gone at once, unless it waits for a device (state D).
-_DEATH_S = 0.5
+# The forkserver waits for nothing, so it is gone at once.
+_END_S = 0.5
 _TOLD_S = 5.0
 
 
 class Running:
     """A probe that was started. `deadline_s` is a time of time.monotonic(). As a context manager it is closed."""
 
-    def __init__(self, name: str, limit_s: float, child: Child, output: int, errors: int) -> None:
+    def __init__(self, name: str, limit_s: float, word: int, output: int, errors: int) -> None:
         self.name = name
-        self.child = child
         self.deadline_s = time.monotonic() + limit_s
         self._limit_s = limit_s
-        self._ended = os.dup(child.pidfd)  # child.poll closes its own
+        self._word = word
         self._output = output
         self._errors = errors
         self._report: Report | None = None
@@ -63,16 +66,15 @@ class Running:
 
     def fileno(self) -> int:
         """Readable once the child has ended; open until `close`."""
-        return self._ended
+        return self._word
 
     def take(self) -> Report | None:
-        """The report; None while the child has time left. Never waits: a child that is over its time is killed."""
+        """The report; None while the child has time left. Never waits, and kills nothing: that does `close`."""
         if self._report is None:
-            ended = self._has_ended()
-            if not ended and time.monotonic() < self.deadline_s:
+            word = probe_request.hear(self._word) if _is_readable(self._word, 0) else None
+            if word is None and time.monotonic() < self.deadline_s:
                 return None
-            self._kill()
-            self._report = self._reported(ended)
+            self._report = self._reported(word)
         return self._report
 
     def said(self) -> str:
@@ -80,39 +82,38 @@ class Running:
         return _last_line(self._errors)
 
     def close(self) -> None:
-        """Kills the child if it still runs, and lets go of what this holds."""
-        if self._ended >= 0:
-            self._kill()
-            for descriptor in (self._ended, self._output, self._errors):
+        """Has the child killed if it still runs, with all that it has started, and lets go of what this holds."""
+        if self._word >= 0:
+            for descriptor in (self._word, self._output, self._errors):
                 os.close(descriptor)
-            self._ended = -1
+            self._word = -1
 
-    def _has_ended(self) -> bool:
-        return _is_readable(self._ended, 0)
-
-    def _kill(self) -> None:
-        # What it started too; its number is nobody else's before poll has seen its end.
-        if self.child.status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.child.pid, signal.SIGKILL)
-            self.child.poll()
-
-    def _reported(self, ended: bool) -> Report:
+    def _reported(self, word: Word | None) -> Report:
         try:
             # A thread that hangs in a driver can keep a child from ending that has told all.
             return from_bytes(written(self._output))
         except ValueError as error:
-            said = self.said()
-            if not ended:
-                return _unknown(self.name, f"no answer within {self._limit_s:g} s{f': {said}' if said else ''}")
-            return _unknown(self.name, f"it ended with status {self.child.status}: {said or f'no report: {error}'}")
+            missing = "" if word is None or word.status is None else f"no report: {error}"
+            said = self.said() or missing
+            return _unknown(self.name, f"{self._why(word)}{f': {said}' if said else ''}")
+
+    def _why(self, word: Word | None) -> str:
+        if word is None:
+            return f"no answer within {self._limit_s:g} s"
+        if word.lives is not None:
+            return f"its last process still runs, or hangs and cannot be killed (pid {word.lives})"
+        return word.error or f"it ended with status {word.status}"
 
 
 class Probes:
-    """The probes of this process. One whose child cannot be killed is not started again while that child lives."""
+    """The probes of this process, forked off by one forkserver, which is started for the first of them.
+
+    One whose child cannot be killed is not started again while that child lives.
+    """
 
     def __init__(self) -> None:
-        self._children: dict[str, Child] = {}
+        self._forkserver: Child | None = None
+        self._asking: socket.socket | None = None
 
     def start(self, name: str, settings: Settings) -> Running | Report:
         """Starts a probe; a Report where that cannot be, or need not: there is nothing for it to look at.
@@ -120,25 +121,73 @@ class Probes:
         Raises KeyError when there is no such probe.
         """
         known = entry(name)
-        if not is_here(known, settings.root):
+        if not is_here(known, settings):
             return Report(name, Status.OK, known.nothing)
-        before = self._children.get(name)
-        if before is not None and before.poll() is None:
-            return _unknown(name, f"its last process still runs, or hangs and cannot be killed (pid {before.pid})")
         try:
-            running = _start(name, settings)
+            return self._start(name, settings)
         except (OSError, ProcessError) as error:
             return _unknown(name, f"it cannot be started: {error}")
-        self._children[name] = running.child
-        return running
+
+    def close(self) -> None:
+        """Ends the forkserver, which kills what runs; the next probe starts another one."""
+        if self._forkserver is None or self._asking is None:
+            return
+        self._asking.close()
+        if not _is_readable(self._forkserver.pidfd, _END_S):
+            self._forkserver.send_signal(signal.SIGKILL)  # somebody has stopped it, or its file system hangs
+            _is_readable(self._forkserver.pidfd, _END_S)
+        self._forkserver.poll()
+        self._forkserver = self._asking = None
+
+    def _start(self, name: str, settings: Settings) -> Running:
+        with contextlib.ExitStack() as opened:
+            output, errors = memory_file(_OUTPUT_BYTES), memory_file(_ERRORS_BYTES)
+            heard, word = os.pipe2(os.O_CLOEXEC)
+            for descriptor in (output, errors, heard):
+                opened.callback(os.close, descriptor)
+            try:
+                self._ask(Request(name, settings.to_text(), output, errors, word))
+            finally:
+                os.close(word)
+            opened.pop_all()
+        return Running(name, settings.deadline_s, heard, output, errors)
+
+    def _ask(self, request: Request) -> None:
+        if self._forkserver is not None and self._forkserver.poll() is not None:
+            self.close()
+        try:
+            probe_request.send(self._asking or self._begin(), request)
+        except (ConnectionError, BlockingIOError):
+            self.close()  # it has just ended, or takes nothing
+            raise
+
+    def _begin(self) -> socket.socket:
+        asking, asked = probe_request.channel()
+        with asked:
+            argv = [sys.executable, "-I", "-m", "stepguard.health.forkserver"]
+            try:
+                self._forkserver = spawn(argv, stdin=asked.fileno(), stdout=2, new_session=True)
+            except ProcessError:
+                asking.close()
+                raise
+        self._asking = asking
+        return asking
 
 
-def probe(name: str, settings: Settings | None = None, told: Callable[[str], None] | None = None) -> Report:
+def probe(
+    name: str,
+    settings: Settings | None = None,
+    told: Callable[[str], None] | None = None,
+    probes: Probes | None = None,
+) -> Report:
     """Runs a probe and waits for its report, at most for its deadline; `told` hears what it is at, every few seconds.
 
-    Raises KeyError when there is no such probe.
+    `probes`: for several one after another. Raises KeyError when there is no such probe.
     """
-    started = Probes().start(name, settings or Settings(deadline_s=entry(name).deadline_s))
+    if probes is None:
+        with contextlib.closing(Probes()) as own:
+            return probe(name, settings, told, own)
+    started = probes.start(name, settings or Settings(deadline_s=entry(name).deadline_s))
     if isinstance(started, Report):
         return started
     with started as running:
@@ -146,27 +195,7 @@ def probe(name: str, settings: Settings | None = None, told: Callable[[str], Non
             left_s = max(0.001, running.deadline_s - time.monotonic())
             if not _is_readable(running.fileno(), left_s if told is None else min(_TOLD_S, left_s)) and told:
                 told(running.said())
-        if running.child.status is None:
-            _is_readable(running.fileno(), _DEATH_S)
-            running.child.poll()
     return report
-
-
-def _start(name: str, settings: Settings) -> Running:
-    argv = [sys.executable, "-I", "-m", "stepguard.health.probe_child", name, settings.to_text()]
-    devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    opened = [devnull]
-    try:
-        for size in (_OUTPUT_BYTES, _ERRORS_BYTES):
-            opened.append(memory_file(size))
-        child = spawn(argv, stdin=devnull, stdout=opened[1], stderr=opened[2], new_session=True)
-    except BaseException:
-        for descriptor in opened[1:]:
-            os.close(descriptor)
-        raise
-    finally:
-        os.close(devnull)
-    return Running(name, settings.deadline_s, child, opened[1], opened[2])
 
 
 def _is_readable(descriptor: int, timeout_s: float) -> bool:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.gpus import Gpus, build
+from stepguard.health.probing import Probes
+from unit.health.scripted import Scripted
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,15 @@ def make_gpus(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def gpus(make_gpus: Callable[[int], Gpus]) -> Gpus:
     """Eight, all well."""
     return make_gpus(8)
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    return Scripted(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def probes() -> Iterator[Probes]:
+    made = Probes()
+    yield made
+    made.close()

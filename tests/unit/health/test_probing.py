@@ -7,7 +7,6 @@ import json
 import select
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,26 +17,13 @@ from stepguard.health.probes.document import from_bytes, from_document, to_docum
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probes.table import PROBES
 from stepguard.health.probing import Probes, Running, probe
+from unit.health.scripted import PROBE, Scripted, children, descriptors, forkserver, is_gone, until
 
 _AT_ONCE_S = 30.0
 
 
-@pytest.fixture
-def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Makes the child that is started this script instead of Python."""
-
-    def make(script: str) -> Path:
-        program = tmp_path / "child"
-        program.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
-        program.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(program))
-        return tmp_path
-
-    return make
-
-
-def _started(probes: Probes, deadline_s: float = 20.0) -> Running:
-    running = probes.start("nvml", Settings(deadline_s=deadline_s, dev="/nonexistent"))
+def _started(probes: Probes, deadline_s: float = 20.0, name: str = "nvml") -> Running:
+    running = probes.start(name, Settings(deadline_s=deadline_s, dev="/nonexistent"))
     assert isinstance(running, Running)
     return running
 
@@ -48,32 +34,17 @@ def _await(running: Running) -> Report:
     return report
 
 
-def _is_gone(pid: int) -> bool:
-    """A process that was not ours to reap may be a zombie for a moment."""
-    until_s = time.monotonic() + 10
-    while time.monotonic() < until_s:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def test_a_report_comes_through(gpus: Gpus) -> None:
     report = probe("nvml", Settings(dev="/nonexistent"))
     assert (report.probe, report.status) == ("nvml", Status.OK)
 
 
-def test_the_loop_is_told_when_it_has_ended(gpus: Gpus) -> None:
-    with _started(Probes()) as running:
+def test_the_loop_is_told_when_it_has_ended(gpus: Gpus, probes: Probes) -> None:
+    with _started(probes) as running:
         assert select.select([running], [], [], _AT_ONCE_S)[0] == [running]
         report = running.take()
         assert report is not None and report.status is Status.OK
         assert running.take() is report
-        assert running.child.status == 0
 
 
 def test_an_unknown_probe() -> None:
@@ -81,45 +52,49 @@ def test_an_unknown_probe() -> None:
         probe("no such probe")
 
 
-def test_one_that_hangs_is_killed_and_starts_again(gpus: Gpus) -> None:
+def test_one_that_hangs_is_killed_and_starts_again(gpus: Gpus, probes: Probes) -> None:
     gpus["driver.hangs"] = "*"
-    probes = Probes()
     with _started(probes, 8.0) as running:
         assert running.take() is None
         report = _await(running)
     assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 8 s: nvmlInit was called")
-    assert _is_gone(running.child.pid)
+    assert until(lambda: not children(forkserver()))
     del gpus["driver.hangs"]
     with _started(probes) as running:
         assert _await(running).status is Status.OK
 
 
-def test_no_second_one_while_the_first_lives(gpus: Gpus) -> None:
+def test_no_second_one_while_the_first_lives(gpus: Gpus, probes: Probes) -> None:
     gpus["driver.hangs"] = "*"
-    probes = Probes()
-    with _started(probes) as running:
-        second = probes.start("nvml", Settings())
-        assert isinstance(second, Report) and second.status is Status.UNKNOWN
-        assert f"pid {running.child.pid}" in second.reason
-    assert _is_gone(running.child.pid)
+    with _started(probes), _started(probes) as second:
+        report = _await(second)
+        [pid] = children(forkserver())
+    said = f"its last process still runs, or hangs and cannot be killed (pid {pid})"
+    assert (report.status, report.reason) == (Status.UNKNOWN, said)
+    assert is_gone(pid)
 
 
 def test_one_that_is_closed_before_its_end_is_killed(gpus: Gpus) -> None:
     gpus["driver.hangs"] = "*"
-    before = sorted(Path("/proc/self/fd").iterdir())
-    running = _started(Probes())
+    before = descriptors()
+    probes = Probes()
+    running = _started(probes)
+    assert until(running.said)
+    [pid] = children(forkserver())
     running.close()
     running.close()
-    assert _is_gone(running.child.pid)
-    running.child.poll()
-    assert sorted(Path("/proc/self/fd").iterdir()) == before
+    assert is_gone(pid)
+    probes.close()
+    probes.close()
+    assert descriptors() == before
 
 
-def test_a_hanging_child_ends_by_itself_where_nobody_kills_it(gpus: Gpus) -> None:
+def test_a_hanging_child_ends_by_itself_where_nobody_kills_it(gpus: Gpus, probes: Probes) -> None:
     gpus["driver.hangs"] = "*"
-    with _started(Probes(), 1.0) as running:
+    with _started(probes, 1.0) as running:
         assert select.select([running], [], [], _AT_ONCE_S)[0]
-        assert running.child.poll() == -14  # SIGALRM
+        report = _await(running)
+    assert report.reason == "it ended with status -14: nvmlInit was called"  # SIGALRM
 
 
 def test_a_driver_that_crashes_its_program(gpus: Gpus) -> None:
@@ -147,50 +122,51 @@ def test_an_error_of_our_own_is_told(gpus: Gpus) -> None:
         ("kill -9 $$", "it ended with status -9: no report: Expecting value"),
     ],
 )
-def test_what_is_no_report_is_unknown(script: str, said: str, child: Callable[[str], Path]) -> None:
-    child(script)
-    report = probe("nvml", Settings())
+def test_what_is_no_report_is_unknown(script: str, said: str, scripted: Scripted) -> None:
+    scripted.script(script)
+    report = probe(PROBE)
     assert report.status is Status.UNKNOWN
     assert report.reason.startswith(said)
 
 
-def test_a_child_that_prints_too_much_is_stopped_by_the_kernel(child: Callable[[str], Path]) -> None:
-    directory = child(
+def test_a_child_that_prints_too_much_is_stopped_by_the_kernel(scripted: Scripted) -> None:
+    scripted.script(
         "exec 3>&1; head -c 3000000 /dev/zero 2>error; head -c 3000000 /dev/zero >&2; stat -Lc %s /proc/$$/fd/3 >size"
     )
-    report = probe("nvml", Settings())
+    report = probe(PROBE)
     assert report.status is Status.UNKNOWN
     assert len(report.reason) < 1000
-    assert (directory / "size").read_text() == f"{1 << 20}\n"
-    assert "write error" in (directory / "error").read_text() or "error writing" in (directory / "error").read_text()
+    assert (scripted.place / "size").read_text() == f"{1 << 20}\n"
+    error = (scripted.place / "error").read_text()
+    assert "write error" in error or "error writing" in error
 
 
-def test_a_child_that_ignores_signals_and_its_programs_are_killed(child: Callable[[str], Path]) -> None:
-    directory = child(
+def test_a_child_that_ignores_signals_and_its_programs_are_killed(scripted: Scripted) -> None:
+    scripted.script(
         "trap '' TERM HUP INT ALRM\nsleep 1000 &\necho $! >sleeper\necho 'the driver is asked' >&2\nwait\nwait"
     )
-    report = probe("nvml", Settings(deadline_s=8.0))
+    report = probe(PROBE, Settings(deadline_s=8.0))
     assert (report.status, report.reason) == (Status.UNKNOWN, "no answer within 8 s: the driver is asked")
-    assert _is_gone(int((directory / "sleeper").read_text()))
+    assert is_gone(scripted.pid("sleeper"))
 
 
-def test_what_a_child_leaves_behind_is_killed(child: Callable[[str], Path]) -> None:
+def test_what_a_child_leaves_behind_is_killed(scripted: Scripted) -> None:
     document = json.dumps(to_document(Report("nvml", Status.OK)))
-    directory = child(f"sleep 1000 &\necho $! >sleeper\necho '{document}'")
-    assert probe("nvml", Settings()).status is Status.OK
-    assert _is_gone(int((directory / "sleeper").read_text()))
+    scripted.script(f"sleep 1000 &\necho $! >sleeper\necho '{document}'")
+    assert probe(PROBE).status is Status.OK
+    assert is_gone(scripted.pid("sleeper"))
 
 
-def test_a_child_that_has_told_all_and_does_not_end(child: Callable[[str], Path]) -> None:
+def test_a_child_that_has_told_all_and_does_not_end(scripted: Scripted) -> None:
     document = json.dumps(to_document(Report("nvml", Status.WARN, "all is told")))
-    child(f"echo '{document}'\nsleep 1000")
-    report = probe("nvml", Settings(deadline_s=8.0))
+    scripted.script(f"echo '{document}'\nsleep 1000")
+    report = probe(PROBE, Settings(deadline_s=8.0))
     assert (report.status, report.reason) == (Status.WARN, "all is told")
 
 
 def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    report = probe("nvml", Settings())
+    report = probe(PROBE)
     assert report.status is Status.UNKNOWN
     assert report.reason.startswith("it cannot be started")
 
@@ -224,16 +200,14 @@ def test_a_damaged_document_is_refused(damaged: object) -> None:
 def test_where_there_is_nothing_to_look_at_no_child_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     monkeypatch.setenv("PATH", str(tmp_path))
-    reports = {name: probe(name, Settings(root=str(tmp_path))) for name in PROBES}
+    reports = {name: probe(name, Settings(root=str(tmp_path), dev=str(tmp_path))) for name in PROBES}
     started = {name for name, report in reports.items() if report.status is Status.UNKNOWN}
-    assert started == {"nvml", "host"}
+    assert started == {"host"}
     assert all(reports[name].reason == PROBES[name].nothing != "" for name in PROBES if name not in started)
 
 
-def test_what_it_is_at_is_heard(child: Callable[[str], Path]) -> None:
-    child("echo 'GPU 3 is asked' >&2; exec sleep 1000")
-    with _started(Probes()) as running:
-        until_s = time.monotonic() + 30
-        while not running.said() and time.monotonic() < until_s:
-            time.sleep(0.01)
+def test_what_it_is_at_is_heard(scripted: Scripted, probes: Probes) -> None:
+    scripted.script("echo 'GPU 3 is asked' >&2; exec sleep 1000")
+    with _started(probes, name=PROBE) as running:
+        assert until(running.said)
         assert running.said() == "GPU 3 is asked"

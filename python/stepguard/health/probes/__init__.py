@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks at one source of a node's health each, in a child process of its own: a driver that hangs hangs only that.
 
-A probe is a module with `run(settings: Settings) -> Report`; it is imported and run by stepguard.health.probe_child
-alone. table names them all; docs/add-a-probe.md tells how there comes another.
+A probe is a module with `run(settings: Settings) -> Report`, which stepguard.health.probe_child alone calls. table
+names them all; docs/add-a-probe.md tells how there comes another.
 
 settings    what a probe is told                     document  a report as JSON, between child and parent
 report      from findings to a report                here      is there anything to look at? asked before a child starts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All probes. Their modules are imported by the child that runs them, and nowhere else."""
+"""All probes. Their modules are imported by the forkserver, for the children that run them, and nowhere else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Entry(NamedTuple):
     `only_where`  it is run only where one of these is (here.is_here); empty: everywhere
     `nothing`     what is said where it is not run
     `not_where`   it is not run where one of these is
+    `preloads`    what its module imports once it runs, and the forkserver before: nothing that loads a driver's library
     """
 
     module: str
@@ -21,12 +22,19 @@ class Entry(NamedTuple):
     only_where: tuple[str, ...] = ()
     nothing: str = ""
     not_where: tuple[str, ...] = ()
+    preloads: tuple[str, ...] = ()
 
 
 # Those that look every so often.
 PROBES = {
     # Without persistence mode the driver starts each GPU anew when NVML opens it, which takes seconds a GPU.
-    "nvml": Entry("stepguard.health.probes.nvml", 30.0),
+    "nvml": Entry(
+        "stepguard.health.probes.nvml",
+        30.0,
+        (f"pci:{pci.NVIDIA}", "library:libnvidia-ml.so.1", "device:nvidia0", "setting:gpus_expected"),
+        "no NVIDIA GPU here",
+        preloads=("pynvml",),
+    ),
     "nvidia-smi": Entry(
         "stepguard.health.probes.nvidia_smi",
         40.0,

@@ -241,10 +241,12 @@ def test_an_error_that_says_nothing(gpus: Gpus, look: Callable[..., Report]) -> 
 
 def test_no_library(look: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    without = look(dev="/nonexistent")
-    assert without.status is Status.OK
-    assert without.reason == "no NVIDIA GPU here: the driver's library libnvidia-ml.so.1 is not installed"
-    assert _told(look()) == [("", "driver", Status.FAIL, Action.CHECK)]
+    without = look(dev="/nonexistent", root=str(tmp_path))
+    assert (without.status, without.reason) == (Status.OK, "no NVIDIA GPU here")
+    for settings in ({}, {"dev": "/nonexistent", "gpus_expected": 8}):
+        report = look(root=str(tmp_path), **settings)
+        assert _told(report) == [("", "driver", Status.FAIL, Action.CHECK)]
+        assert report.reason == "the driver's library libnvidia-ml.so.1 is not installed; 8 GPUs are expected"
 
 
 def test_only_the_gpus_that_are_asked_for_are_touched(gpus: Gpus, look: Callable[..., Report]) -> None:
