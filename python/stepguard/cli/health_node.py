@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     from stepguard.health.probes.document import to_document
     from stepguard.health.probes.settings import Settings
     from stepguard.health.probes.table import ON_DEMAND, PROBES, entry
-    from stepguard.health.probing import probe
+    from stepguard.health.probing import Probes, probe
 
     for name in names:
         if name not in PROBES:
@@ -49,14 +50,16 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     wanted = [*dict.fromkeys(names or PROBES), *(ON_DEMAND if stress else ())]
     settings = config.load()
     state = _memory(settings)
-    reports = [
-        probe(
-            name,
-            Settings.of(settings.health, entry(name).deadline_s, state),
-            _progress(name) if name in ON_DEMAND else None,
-        )
-        for name in wanted
-    ]
+    with contextlib.closing(Probes()) as probes:
+        reports = [
+            probe(
+                name,
+                Settings.of(settings.health, entry(name).deadline_s, state),
+                _progress(name) if name in ON_DEMAND else None,
+                probes,
+            )
+            for name in wanted
+        ]
     verdict = worst(report.status for report in reports)
     if as_json:
         document = {"schema": SCHEMA, "status": verdict, "probes": [to_document(report) for report in reports]}
