@@ -175,9 +175,9 @@ def _status_lines(answer: Mapping[str, Any], visible: Callable[[str], str]) -> I
     for item in answer["items"]:
         times = f"{item['count']} times, " if item["count"] > 1 else ""
         asked = f", {item['action']}" if item["action"] != "none" else ""
-        yield f"  {item['status']}{asked}: {visible(item['text'])} ({times}{_ago(item['last_age_s'])})"
+        yield f"  {item['status']}{asked}: {visible(item['text'])} ({times}{ago(item['last_age_s'])})"
     for name, probe in answer["probes"].items():
-        when = "" if probe["age_s"] is None else f", {_ago(probe['age_s'])}"
+        when = "" if probe["age_s"] is None else f", {ago(probe['age_s'])}"
         yield f"{name}: {probe['status']}{when}: {visible(probe['reason'])}"
     log = answer["kernel_log"]
     if log["path"]:
