@@ -119,6 +119,7 @@ def test_nodes(client: Client) -> None:
     client.lab.run(["scontrol", "update", "NodeName=n3", "State=FAIL", "Reason=Action:Replace now"], user="root")
     try:
         n3, n1 = client.nodes(["n3", "n1", "n3"])
+        assert n1.gres == "gpu:2"
     finally:
         client.lab.run(["scontrol", "update", "NodeName=n3", "State=RESUME"], user="root")
     assert (n3.name, n3.reason, n1.name, n1.reason) == ("n3", "Action:Replace now", "n1", "")

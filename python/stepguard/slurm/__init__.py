@@ -4,7 +4,7 @@
 protocol         what is asked of Slurm, whoever answers; records: the answers
 commands         the form over scontrol, scancel, squeue, sacct; text, json_form: reading what they print
 pyslurm_form     the form over pyslurm
-hostlist         Slurm's host lists
+hostlist         Slurm's host lists; gres: how many GPUs a node's GRES are
 srun_arguments   srun's command line, read as srun reads it; srun_options: the options, as data
 environment      the SLURM_* variables of the next attempt
 """
