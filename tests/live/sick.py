@@ -21,14 +21,12 @@ GPUS_PER_NODE = 2
 
 
 @contextmanager
-def sick_lab(nodes: int, reaction: str = "none") -> Iterator[Cluster]:
-    """Its agents have looked at all GPUs."""
-    settings = f'[health]\nprobes = ["nvml"]\nreaction = "{reaction}"'
+def sick_lab(nodes: int, reaction: str = "none", agent: str = "", more: str = "") -> Iterator[Cluster]:
+    """Its agents have looked at all GPUs. `agent` are lines of [agent], `more` further ones of [health]."""
+    settings = f'[agent]\n{agent}\n[health]\nprobes = ["nvml"]\nreaction = "{reaction}"\n{more}'
     with recording_lab(nodes, settings, gpus=GPUS_PER_NODE) as lab:
-        library = build(lab.shared)
         for node in lab.nodes:
-            gpus = Gpus(lab.shared / f"gpus-{node}", GPUS_PER_NODE, library)
-            lab.set_daemon_environment(node, gpus.environment)
+            lab.set_daemon_environment(node, gpus_of(lab, node).environment)
             lab.agents.stop(node)
             (lab.agents.spool(node) / "health.json").unlink(missing_ok=True)  # of the time without a driver
         lab.agents.start_all(lab.nodes)
@@ -46,6 +44,11 @@ def health(lab: Cluster, node: str) -> dict[str, Any]:
 def is_probed(lab: Cluster, node: str) -> bool:
     """Whether the first look at the GPUs is done."""
     return health(lab, node).get("probes", {}).get("nvml", {}).get("age_s") is not None
+
+
+def gpus_of(lab: Cluster, node: str) -> Gpus:
+    """A node's GPUs, all well from now on."""
+    return Gpus(lab.shared / f"gpus-{node}", GPUS_PER_NODE, build(lab.shared))
 
 
 def kernel(lab: Cluster, node: str) -> Kernel:

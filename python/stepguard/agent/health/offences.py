@@ -31,13 +31,17 @@ class Offences:
         self._failures = [Failure("", str(gpu), str(job_id), float(at_s)) for gpu, job_id, at_s in told]
         # What has failed on GPUs, and how often: what was before a job began is not counted against it.
         self._known: dict[str, int] = {str(key): int(count) for key, count in state.get("known", {}).items()}
+        # A job may be over a moment after its GPU has failed, or before the kernel has said so.
+        self._were_open: list[AttemptKey] = []
 
     def state(self) -> dict[str, Any]:
         return {"jobs": [[one.gpu, one.job_id, one.at_s] for one in self._failures], "known": self._known}
 
     def look(self, verdict: NodeVerdict, attempts: Iterable[AttemptKey], verdict_of: VerdictOf) -> bool:
-        """Takes in what has failed since the last look, and under which of the open attempts. Returns whether what is
-        remembered has changed."""
+        """Takes in what has failed since the last look, and under which of the attempts that are open, or were then.
+        Returns whether what is remembered has changed."""
+        now_open = list(attempts)
+        concerned, self._were_open = dict.fromkeys([*self._were_open, *now_open]), now_open
         failed = _failed_gpus(verdict)
         known = {key: item.count for key, item in failed.items()}
         if known == self._known:
@@ -45,7 +49,7 @@ class Offences:
         news = {key for key, count in known.items() if count > self._known.get(key, 0)}
         self._known = known
         if news:
-            self._count(news, attempts, verdict_of)
+            self._count(news, concerned, verdict_of)
         return True
 
     def _count(self, news: set[str], attempts: Iterable[AttemptKey], verdict_of: VerdictOf) -> None:

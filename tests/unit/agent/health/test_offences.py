@@ -60,12 +60,21 @@ def test_what_was_before_a_job_began_does_not_count_against_it() -> None:
     node = Node({7: ("GPU-1",)})
     node.health.add_event(XID_79, 100)
     node.look()
-    node.jobs = {8: ("GPU-1",)}
-    node.look()
+    node.jobs[8] = ("GPU-1",)
+    for _ in range(2):
+        node.look([AttemptKey(8, 0)])
     assert node.failed() == [[GPU, "7"]]
     node.health.add_event(XID_79, 110)  # and again, under that one
-    node.look()
+    node.look([AttemptKey(8, 0)])
     assert node.failed() == [[GPU, "7"], [GPU, "8"]]
+
+
+def test_a_job_that_was_over_before_the_next_look_counts() -> None:
+    node = Node({7: ("GPU-1",)})
+    node.look()
+    node.health.add_event(XID_79, 100)
+    node.look([])
+    assert node.failed() == [[GPU, "7"]]
 
 
 @pytest.mark.parametrize("event", [XID_13, xid(79, device="")])
@@ -87,10 +96,11 @@ def test_a_gpu_that_fails_job_after_job_is_told_until_the_window_has_passed(cloc
     node = Node({7: ("GPU-1",)})
     for job_id, at_s in ((7, 0), (8, 600)):
         clock[0] = NOW_S + at_s
-        node.jobs = {job_id: ("GPU-1",)}
+        node.jobs[job_id] = ("GPU-1",)
+        for _ in range(2):
+            node.look([AttemptKey(job_id, 0)])
         node.health.add_event(XID_79, 100 + at_s / 10)
-        node.look()
-        node.health.know_gpus({"GPU-1": "00000000:0F:00.0", "GPU-2": "00000000:10:00.0"}, 200)
+        node.look([AttemptKey(job_id, 0)])
     [worst] = node.offences.offenders()
     assert (worst.gpu, worst.job_ids, offences.count([worst])) == (GPU, ("7", "8"), 2)
     clock[0] = NOW_S + 1001
@@ -111,11 +121,13 @@ def test_it_is_remembered_and_counted_once_over_a_restart() -> None:
 def test_what_is_kept_is_bounded(clock: list[float]) -> None:
     node = Node({})
     for number in range(1, 1200):
-        node.jobs = {number: ("GPU-1",)}
+        node.jobs[number] = ("GPU-1",)
         node.health.add_event(XID_79, 100 + number / 100)
-        node.look()
-    assert len(node.failed()) <= 1000
+        node.look([AttemptKey(number, 0)])
+    assert len(node.failed()) == 1000
     clock[0] = NOW_S + 1001
+    node.look([])
     node.health.add_event(XID_79, 200)
-    node.look()
-    assert len(node.failed()) == 1
+    node.jobs[5000] = ("GPU-1",)
+    node.look([AttemptKey(5000, 0)])
+    assert node.failed() == [[GPU, "5000"]]
