@@ -6,9 +6,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepguard import __version__
 from stepguard.agent.attempts import Attempt
@@ -75,14 +75,24 @@ def in_short(node: NodeVerdict) -> dict[str, Any]:
     return {"status": node.status, "action": node.action, "items": [str(item) for item in node.items[:_FEW]]}
 
 
-def gate(fault_file: Path, health: NodeVerdict) -> str:
-    """Why a job may not start on this node, which is as `health` says for the job; "" when it may."""
-    faults = local_faults(fault_file)
-    if (said := next((f"{action}: {text}" for _, action, text in faults if action in _DEFINITE), "")) or (
-        health.status is not Status.FAIL or health.action not in REASONS
-    ):
-        return said
-    return f"{health.action}: {next(item for item in health.items if item.action is health.action)}"
+class Gate(NamedTuple):
+    """Why a job may not start here; or why it should not, and may all the same. "" for neither."""
+
+    refusal: str = ""
+    doubt: str = ""
+
+
+def gate(fault_file: Path, health: NodeVerdict, has_leave: Callable[[Item], bool]) -> Gate:
+    """Whether a job may start on this node, which is as `health` says for the job. An administrator's fault file
+    decides; what the agent has found, only with the circuit breaker's leave, for every agent may be wrong at once."""
+    for _, action, text in local_faults(fault_file):
+        if action in _DEFINITE:
+            return Gate(refusal=f"{action}: {text}")
+    failed = [item for item in health.items if item.status is Status.FAIL and item.action in REASONS]
+    failed.sort(key=lambda item: item.action is not health.action)
+    if (known := next(filter(has_leave, failed), None)) is not None:
+        return Gate(refusal=f"{known.action}: {known}")
+    return Gate(doubt=f"{failed[0].action}: {failed[0]}") if failed else Gate()
 
 
 def _item(item: Item, *, is_told: bool) -> dict[str, Any]:

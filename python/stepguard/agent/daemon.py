@@ -214,7 +214,13 @@ class Agent:
         """Why the job whose prolog this is may not start here; "" when it may."""
         self._health.know_node(message.node)
         verdict = self._health.begin(self._intake.attempts.key_of(message), fields.get("environment", b""))
-        return answers.gate(self._fault_file, verdict) if self._config.agent.gate else ""
+        if not self._config.agent.gate:
+            return ""
+        gate = answers.gate(self._fault_file, verdict, self._health.has_leave)
+        if gate.doubt:
+            why = "the circuit breaker has not let this node refuse jobs, or not yet"
+            self._log.warning(f"job {message.job_id} may start here, for {why}: {gate.doubt}", "gate")
+        return gate.refusal
 
     def _answer(self, connection: Connection, message: Message) -> None:
         uid = connection.uid

@@ -9,6 +9,9 @@ Slurm's state, where slurmctld puts one thing after another and stamps each reas
 3. It reads all nodes. Claims before its own, by (stamp, name), and all marks count; claims after its own do not.
 4. With room left the claim becomes the mark. Without, the claim is taken back.
 
+A mark is a reason; or, of a node that only refuses jobs (`[agent] gate`), a comment with a time in it, for Slurm keeps
+no reason of a node in service.
+
 Of all that marked, the one with the last claim saw each of the others as a claim or as a mark, for from before its read
 on they are one or the other. So there are never more marks than the bound, whoever is slow or dies in between. It takes
 a slurmctld whose clock is not set back in that second, and administrators who lift no claim in the middle. Claims are
@@ -22,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stepguard.slurm.reasons import PREFIX, began_as_ours
+from stepguard.slurm.reasons import PREFIX, began_as_ours, gate_shut_s
 from stepguard.slurm.records import Node
 
 CLAIM = f"{PREFIX}asks to take this node out of service"
@@ -53,7 +56,11 @@ def standing(nodes: Sequence[Node], name: str, bounds: Bounds, now_s: float) -> 
     since_s = (now_s if claimed_s is None else claimed_s) - bounds.window_s
     marks, claims = set[str](), set[str]()
     for node in nodes:
-        if node.name == name or not began_as_ours(node.reason):
+        if node.name == name:
+            continue
+        if (gate_shut_s(node.comment) or 0) > since_s:
+            marks.add(node.name)
+        if not began_as_ours(node.reason):
             continue
         if not node.reason.startswith(CLAIM):
             if node.reason_time is None or node.reason_time > since_s:

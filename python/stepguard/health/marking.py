@@ -4,6 +4,9 @@
 state=fail reason="Action:Replace" or "Action:Reboot", exactly; or a drain with our own prefix. Once for each thing that
 is wrong: a node that an administrator has resumed is marked again only for something new. Never over a reason of
 somebody else's, never for what cannot be told, never beyond the breaker. Only our own drains are ever lifted.
+
+With the reaction "gate" (none, but the agent's gate refuses jobs) the node stays in service, and its comment says that
+it refuses jobs: that is its mark, by the same rules.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from stepguard.health.breaker import CLAIM, Bounds, Standing, standing
 from stepguard.health.model import Action, Status
 from stepguard.health.verdict import NodeVerdict
 from stepguard.slurm.protocol import SlurmClient
-from stepguard.slurm.reasons import PREFIX, REBOOT, REPLACE, is_ours
+from stepguard.slurm.reasons import PREFIX, REBOOT, REPLACE, gate_comment, gate_shut_s, is_ours
 from stepguard.slurm.records import Node
 
-Reaction = Literal["none", "drain", "fail"]
+Reaction = Literal["none", "gate", "drain", "fail"]
 Memory = Mapping[str, int]
 """For what the node was marked: key of the item, and how often that had happened. To be kept over restarts."""
 
@@ -42,25 +45,28 @@ _LOOKS, _LOOK_S = 10, 1.0
 
 @dataclass(frozen=True)
 class Mark:
-    """Take the node out of service. `comment` is its free text in Slurm; None leaves what is there."""
+    """Take the node out of service. `comment` is its free text in Slurm; None leaves what is there. Without a reason it
+    stays in service and refuses jobs."""
 
     state: str
-    reason: str
+    reason: str | None
     comment: str | None = None
 
 
 @dataclass(frozen=True)
 class Lift:
-    """Put the node, which we have drained, back into service. `comment` as in Mark."""
+    """Put the node, which we have drained, back into service; one that only refuses jobs takes them again. `comment`
+    as in Mark."""
 
     comment: str | None = None
 
 
 @dataclass(frozen=True)
 class Leave:
-    """Do nothing, and why."""
+    """Do nothing, and why. `is_marked`: it is marked already."""
 
     why: str
+    is_marked: bool = False
 
 
 Decision = Mark | Lift | Leave
@@ -82,9 +88,11 @@ def decide(verdict: NodeVerdict, node: Node, reaction: Reaction, memory: Memory)
     if is_ours(node.reason):
         if node.reason.startswith(PREFIX) and not node.states & {"DOWN", "FAIL", "FAILING"} and _is_well(verdict):
             return Lift(_comment(node, ""))
-        return Leave("it is marked")
+        return Leave("it is marked", is_marked=True)
+    if reaction == "gate" and gate_shut_s(node.comment) is not None:
+        return Lift("") if _is_well(verdict) else Leave("it refuses jobs already", is_marked=True)
     if wanted is None:
-        return Leave("no reaction is configured" if reaction == "none" else "nothing asks for it")
+        return Leave(_why_nothing(node, reaction))
     if node.reason or node.states & OUT_OF_SERVICE:
         return Leave(f"it is {'+'.join(sorted(node.states))} already, for {node.reason or 'no reason that is told'}")
     if not any(item.count > memory.get(item.key, 0) for item in verdict.items if item.status is Status.FAIL):
@@ -127,12 +135,18 @@ def carry_out(
         client.update_nodes([name], "RESUME")
         return _refused(name, decision, refusal)
     client.update_nodes([name], decision.state, decision.reason, decision.comment)
+    if decision.reason is None:
+        return Outcome("marked", f"{name} refuses jobs: {decision.comment}")
     return Outcome("marked", f"{name} is out of service: {decision.reason}")
 
 
 def _lift(lift: Lift, name: str, client: SlurmClient) -> Outcome:
     own = client.nodes([name])[0]
-    if not (own.reason.startswith(PREFIX) and is_ours(own.reason)):
+    is_drained = own.reason.startswith(PREFIX) and is_ours(own.reason)
+    if not is_drained and gate_shut_s(own.comment) is not None:
+        client.update_nodes([name], comment=lift.comment)
+        return Outcome("lifted", f"{name} refuses jobs no more: what it refused them for is gone")
+    if not is_drained:
         return _left(own)
     client.update_nodes([name], "RESUME", None, lift.comment)
     return Outcome("lifted", f"{name} is back in service: what it was drained for is gone")
@@ -162,7 +176,8 @@ def _claim(
 
 
 def _refused(name: str, mark: Mark, why: str) -> Outcome:
-    return Outcome("refused", f"{name} is not marked ({mark.reason}) and stays in service: {why}")
+    what = "refuses no jobs" if mark.reason is None else f"is not marked ({mark.reason})"
+    return Outcome("refused", f"{name} {what} and stays in service: {why}")
 
 
 def _left(own: Node) -> Outcome:
@@ -182,9 +197,17 @@ def _mark(verdict: NodeVerdict, node: Node, reaction: Reaction) -> Mark | None:
     if reaction == "none" or verdict.status is not Status.FAIL or reason is None:
         return None
     text = _evidence(verdict)
+    if reaction == "gate":
+        return None if _is_theirs(node.comment) else Mark("RESUME", None, gate_comment(time.time(), text))
     if reaction == "fail":
         return Mark("FAIL", reason, _comment(node, text))
     return Mark("DRAIN", f"{PREFIX}{verdict.action.value}: {text}")
+
+
+def _why_nothing(node: Node, reaction: Reaction) -> str:
+    if reaction == "gate" and _is_theirs(node.comment):
+        return "its comment, which would say that it refuses jobs, is somebody else's"
+    return "no reaction is configured" if reaction == "none" else "nothing asks for it"
 
 
 def _is_well(verdict: NodeVerdict) -> bool:
@@ -201,8 +224,12 @@ def _evidence(verdict: NodeVerdict) -> str:
     return " ".join(plain.replace(" : ", ": ").split())[:MAX_TEXT]
 
 
+def _is_theirs(comment: str) -> bool:
+    return bool(comment) and not comment.startswith(PREFIX)
+
+
 def _comment(node: Node, text: str) -> str | None:
     """What the node's comment becomes; None where it is somebody else's."""
-    if node.comment and not node.comment.startswith(PREFIX):
+    if _is_theirs(node.comment):
         return None
     return f"{PREFIX}{text}" if text else ("" if node.comment else None)

@@ -8,11 +8,10 @@ from typing import Any
 
 from stepguard.config import Health
 from stepguard.errors import StepguardError
-from stepguard.health.breaker import CLAIM, Bounds
+from stepguard.health.breaker import Bounds
 from stepguard.health.marking import Leave, carry_out, decide
 from stepguard.health.verdict import NodeVerdict
 from stepguard.slurm.protocol import SlurmClient
-from stepguard.slurm.reasons import is_ours
 
 
 def react(asked: Mapping[str, Any], config: Health, client: SlurmClient) -> dict[str, Any]:
@@ -29,5 +28,5 @@ def react(asked: Mapping[str, Any], config: Health, client: SlurmClient) -> dict
         outcome = carry_out(decision, name, client, bounds)
     except StepguardError as error:
         return {"done": "failed", "text": str(error), "is_marked": False}
-    was_marked = isinstance(decision, Leave) and is_ours(node.reason) and node.reason != CLAIM
+    was_marked = isinstance(decision, Leave) and decision.is_marked
     return {"done": outcome.done, "text": outcome.text, "is_marked": was_marked or outcome.done == "marked"}

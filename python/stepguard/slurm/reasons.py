@@ -13,6 +13,8 @@ import unicodedata
 REPLACE, REBOOT = "Action:Replace", "Action:Reboot"
 # All other reasons of stepguard's begin so.
 PREFIX = "stepguard: "
+# The comment of a node that refuses jobs, and since when, in seconds since 1970.
+_GATE = re.compile(rf"{PREFIX}gate shut at ([0-9]{{1,12}}): ", re.ASCII)
 # What slurmctld says of a node that fell silent, alone or behind " : " after the reason that stood there.
 _SLURMS_OWN = ("Not responding", "Node unexpectedly rebooted")
 _ACTIONS = {"actionreplace": REPLACE, "actionreboot": REBOOT}
@@ -43,6 +45,17 @@ def without_slurms_words(reason: str) -> str:
     for words in _SLURMS_OWN:
         reason = reason.removesuffix(f" : {words}")
     return reason
+
+
+def gate_comment(at_s: float, why: str) -> str:
+    """What the comment of a node says that refuses jobs."""
+    return f"{PREFIX}gate shut at {int(at_s)}: {why}"
+
+
+def gate_shut_s(comment: str) -> float | None:
+    """Since when a node refuses jobs, by its comment; None where it does not."""
+    match = _GATE.match(comment)
+    return float(match[1]) if match else None
 
 
 def near_miss(reason: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepguard.health.breaker import CLAIM, Bounds, standing
-from stepguard.slurm.reasons import REBOOT, REPLACE
+from stepguard.slurm.reasons import REBOOT, REPLACE, gate_comment
 from stepguard.slurm.records import Node
 from unit.health.building import node
 
@@ -78,6 +78,29 @@ def test_the_window_ends_by_slurmctlds_clock_once_there_is_a_claim() -> None:
     assert not standing(cluster(n1=(REPLACE, 3599), n2=(REPLACE, 3599)), "n5", BOUNDS, NOW + 90_000).refusal
 
 
+@pytest.mark.parametrize(
+    ("comment", "refused"),
+    [
+        (gate_comment(NOW - 60, "xid 79"), True),
+        (gate_comment(NOW - 4000, "xid 79"), False),
+        ("stepguard: xid 79", False),
+        ("stepguard: gate shut at never: x", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("reason", ["", "Prolog error"])
+def test_a_node_that_refuses_jobs_counts_by_its_comment(comment: str, refused: bool, reason: str) -> None:
+    nodes = cluster(n1=(REPLACE, 60))
+    nodes[2] = node("n2", reason, NOW - 60, comment=comment)
+    assert bool(standing(nodes, "n5", BOUNDS, NOW).refusal) is refused
+
+
+def test_a_node_counts_once() -> None:
+    nodes = cluster()
+    nodes[2] = node("n2", REPLACE, NOW - 60, comment=gate_comment(NOW - 60, "xid 79"))
+    assert not standing(nodes, "n5", BOUNDS, NOW).refusal
+
+
 def test_each_partition_of_the_node_has_its_own_bound() -> None:
     nodes = [node(f"n{number}", partitions=("all", "gpu" if number < 4 else "cpu")) for number in range(10)]
     nodes[1] = node("n1", REPLACE, NOW, partitions=("all", "gpu"))
@@ -118,15 +141,20 @@ class Slurm:
     def say(self, name: str, reason: str) -> None:
         self.nodes[name] = self.nodes[name]._replace(reason=reason, reason_time=int(self.clock_s) if reason else None)
 
+    def shut(self, name: str) -> None:
+        """The node is in service again, and refuses jobs: one change."""
+        self.say(name, "")
+        self.nodes[name] = self.nodes[name]._replace(comment=gate_comment(NOW, "xid 79"))
+
     def marked(self) -> int:
-        return sum(one.reason == REPLACE for one in self.nodes.values())
+        return sum(one.reason == REPLACE or bool(one.comment) for one in self.nodes.values())
 
 
 class Agent:
     """An agent's steps, each one question or change: look, claim, wait, look, mark or take back."""
 
-    def __init__(self, slurm: Slurm, name: str) -> None:
-        self.slurm, self.name = slurm, name
+    def __init__(self, slurm: Slurm, name: str, is_gate: bool) -> None:
+        self.slurm, self.name, self.is_gate = slurm, name, is_gate
         self.steps = iter(self._run())
         self.outcome = ""
 
@@ -142,7 +170,10 @@ class Agent:
             nodes = list(self.slurm.nodes.values())
             yield
             if not standing(nodes, self.name, BOUNDS, NOW).refusal:
-                self.slurm.say(self.name, REPLACE)
+                if self.is_gate:
+                    self.slurm.shut(self.name)
+                else:
+                    self.slurm.say(self.name, REPLACE)
                 self.outcome = "marked"
                 return
             self.slurm.say(self.name, "")
@@ -152,11 +183,14 @@ class Agent:
 @settings(max_examples=400, deadline=None)
 @given(
     count=st.integers(3, 8),
+    gates=st.lists(st.booleans(), min_size=8, max_size=8),
     turns=st.lists(st.tuples(st.integers(0, 7), st.sampled_from([0.0, 0.0, 0.0, 0.3, 1.0])), max_size=120),
 )
-def test_no_order_of_steps_takes_more_nodes_than_the_bound(count: int, turns: list[tuple[int, float]]) -> None:
+def test_no_order_of_steps_takes_more_nodes_than_the_bound(
+    count: int, gates: list[bool], turns: list[tuple[int, float]]
+) -> None:
     slurm = Slurm(count)
-    agents = [Agent(slurm, name) for name in slurm.nodes]
+    agents = [Agent(slurm, name, is_gate) for name, is_gate in zip(slurm.nodes, gates, strict=False)]
     for turn, seconds in turns:  # whoever has no more turns has died in the middle
         next(agents[turn % count].steps, None)
         slurm.clock_s += seconds

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from stepguard.health.breaker import CLAIM
 from stepguard.health.marking import MAX_TEXT, Leave, Lift, Mark, Reaction, decide, remembered
 from stepguard.health.model import Action, Status
 from stepguard.health.verdict import Item, NodeVerdict, verdict_of
-from stepguard.slurm.reasons import REBOOT, REPLACE, near_miss
+from stepguard.slurm.reasons import REBOOT, REPLACE, gate_comment, gate_shut_s, near_miss
 from stepguard.slurm.records import Node
 from unit.health.building import node
 
@@ -137,6 +139,53 @@ def test_evidence_goes_into_a_comment_that_is_nobodys() -> None:
     drained = node(reason=DRAINED, states="IDLE+DRAIN", comment="row 7, being rewired")
     assert decide(WELL, drained, "drain", {}) == Lift(None)
     assert decide(WELL, drained._replace(comment=EVIDENCE), "drain", {}) == Lift("")
+
+
+def test_a_node_that_only_refuses_jobs_says_so_in_its_comment() -> None:
+    done = decide(BAD, node(), "gate", {})
+    assert isinstance(done, Mark)
+    assert (done.state, done.reason) == ("RESUME", None), "its claim was a drain"
+    assert done.comment is not None
+    assert done.comment.endswith(": xid 79 on 0000:0f:00: fallen off the bus")
+    shut_s = gate_shut_s(done.comment)
+    assert shut_s is not None
+    assert abs(shut_s - time.time()) < 60
+    assert isinstance(decide(verdict(item(Action.CHECK)), node(), "gate", {}), Leave)
+
+
+@pytest.mark.parametrize("reason", ["", "Prolog error"])
+def test_a_gate_that_is_shut_opens_when_the_node_is_well(reason: str) -> None:
+    shut = node(reason=reason, states="IDLE+DRAIN" if reason else "IDLE", comment=gate_comment(1000, "xid 79"))
+    left = decide(BAD, shut, "gate", {})
+    assert isinstance(left, Leave)
+    assert left.is_marked
+    assert decide(WELL, shut, "gate", {}) == Lift("")
+
+
+@pytest.mark.parametrize(
+    ("found", "is_marked"),
+    [
+        (node(comment="row 7, being rewired"), False),
+        (node(reason="NHC: disk", states="IDLE+DRAIN"), False),
+        (node(reason=REPLACE, states="IDLE+FAIL"), True),
+        (node(reason=DRAINED, states="IDLE+DRAIN"), True),
+    ],
+)
+@pytest.mark.parametrize("reaction", ["gate", "fail"])
+def test_what_is_left_tells_whether_it_is_marked(found: Node, is_marked: bool, reaction: Reaction) -> None:
+    left = decide(BAD, found, reaction, {})
+    if reaction == "fail" and found.comment:
+        assert isinstance(left, Mark)
+    else:
+        assert isinstance(left, Leave)
+        assert left.is_marked is is_marked
+
+
+def test_a_claim_for_the_gate_that_was_left_behind() -> None:
+    claimed = node(reason=CLAIM, states="IDLE+DRAIN")
+    assert isinstance(decide(BAD, claimed, "gate", {}), Mark)
+    assert decide(WELL, claimed, "gate", {}) == Lift()
+    assert isinstance(decide(BAD, claimed._replace(comment="row 7"), "gate", {}), Lift)
 
 
 def test_what_a_log_said_is_one_plain_line() -> None:

@@ -28,7 +28,7 @@ from stepguard.health.model import Event, Report, Status
 from stepguard.health.policy import NodeHealth, Rules
 from stepguard.health.probes.settings import Settings
 from stepguard.health.resets import Resets
-from stepguard.health.verdict import NodeVerdict
+from stepguard.health.verdict import Item, NodeVerdict
 from stepguard.records.spool import AttemptKey, SpoolLayout
 
 # The item of a source that cannot be read is this probe's.
@@ -136,6 +136,10 @@ class Keeper:
     def verdict_for(self, key: AttemptKey | None) -> NodeVerdict:
         """What concerns an attempt: its GPUs and the node; all of the node where its GPUs are not known."""
         return self._verdict_of(None if key is None else self._jobs.of(key, self._layout.attempt(key)))
+
+    def has_leave(self, item: Item) -> bool:
+        """Whether the circuit breaker lets jobs be refused here for a thing that has failed."""
+        return self._reaction.has_leave(item)
 
     def offences(self) -> int:
         """How many jobs a GPU of this node has failed, where that is too many, else 0."""

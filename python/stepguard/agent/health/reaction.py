@@ -20,7 +20,7 @@ from stepguard.errors import ProcessError
 from stepguard.health.marking import REASONS, RETRY_S, remembered
 from stepguard.health.model import Status
 from stepguard.health.policy import APART_S
-from stepguard.health.verdict import NodeVerdict
+from stepguard.health.verdict import Item, NodeVerdict
 from stepguard.process import Child, own_command, spawn
 
 # Where slurmctld does not answer.
@@ -35,7 +35,9 @@ class Reaction:
 
     def __init__(self, config: Config, state: Mapping[str, Any], selector: selectors.BaseSelector, log: Log) -> None:
         self._config = config
-        self._reaction = config.health.reaction
+        # A gate without a reaction needs the breaker's leave too.
+        is_gate = config.agent.gate and config.health.reaction == "none"
+        self._reaction = "gate" if is_gate else config.health.reaction
         self._selector = selector
         self._log = log
         self._memory: dict[str, int] = {str(key): int(count) for key, count in state.get("memory", {}).items()}
@@ -61,12 +63,17 @@ class Reaction:
 
     def document(self) -> dict[str, Any]:
         """What is told of it."""
-        return {"configured": self._reaction, "node": self.node, "is_marked": self._is_marked, "last": self._last}
+        configured = self._config.health.reaction
+        return {"configured": configured, "node": self.node, "is_marked": self._is_marked, "last": self._last}
 
     def know_node(self, name: str) -> None:
         """Slurm's name of this node, which its daemons say."""
         if name and name != self.node:
             self.node, self._has_changed = name, True
+
+    def has_leave(self, item: Item) -> bool:
+        """Whether the breaker has let this node be marked, or refuse jobs, for a thing that has failed."""
+        return self._is_marked and item.key in self._memory
 
     def look(self, verdict: NodeVerdict) -> bool:
         """Reacts to the verdict of now, where it is time. Returns whether what it remembers has changed since."""

@@ -14,6 +14,7 @@ import pytest
 
 from lab.gpus import DRIVER_NOT_LOADED, VERSION_MISMATCH, XID, Gpus
 from lab.kernel import Kernel
+from stepguard.records.node_state import from_json
 from unit.agent.agent_process import USER, AgentProcess, epilog, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
@@ -226,11 +227,28 @@ def test_a_health_check_wakes_the_probes(make_agent: Make, gpus: Gpus) -> None:
     ],
 )
 def test_the_gate_goes_by_the_jobs_own_gpus(make_agent: Make, gpus: Gpus, code: int, gpu: str, answer: bytes) -> None:
+    """With the circuit breaker's leave, as an earlier agent got it."""
     agent = make_agent("gate = true", env=gpus.environment).start()
     wait_until(lambda: probed(agent), 30)
     kernel_of(agent).xid(code, gpu=3)
     wait_until(lambda: item(agent, code), 5)
+    agent.stop()
+    state = json.loads(agent.layout.health.read_text())
+    state["reaction"] = {"is_marked": True, "memory": {f"xid|{code}|0000:3f:00|fail": 1}, "node": "n1"}
+    agent.layout.health.write_text(json.dumps(state))
+    agent.start()
     assert agent.ask(prolog(7, SLURM_JOB_GPUS=gpu)).startswith(answer)
+
+
+def test_the_gate_refuses_nothing_without_the_circuit_breakers_leave(make_agent: Make, gpus: Gpus) -> None:
+    """There is no slurmctld here that could be asked."""
+    agent = make_agent("gate = true", env=gpus.environment).start()
+    wait_until(lambda: probed(agent), 30)
+    kernel_of(agent).xid(79, gpu=3)
+    wait_until(lambda: item(agent, 79), 5)
+    assert agent.ask(prolog(7, SLURM_JOB_GPUS="3")) == b"ok\n"
+    why = "job 7 may start here, for the circuit breaker has not let this node refuse jobs, or not yet: replace: xid 79"
+    assert why in agent.log()
 
 
 def test_the_gate_lets_pass_what_cannot_be_told(make_agent: Make, gpus: Gpus) -> None:
@@ -287,6 +305,24 @@ def test_a_sites_own_catalogue(make_agent: Make, gpus: Gpus) -> None:
     kernel_of(agent).xid(13)
     wait_until(lambda: item(agent, 13), 5)
     assert item(agent, 13)["class"] == "hardware-replace"
+
+
+def test_a_gpu_that_fails_a_job_is_told_to_the_cluster(make_agent: Make, gpus: Gpus) -> None:
+    """And as an offence to whoever looks for a spare."""
+    agent = make_agent(env=gpus.environment, health=f"{NVML}\nlemon_jobs = 1").start()
+    wait_until(lambda: probed(agent), 30)
+    agent.tell(prolog(7, SLURM_JOB_GPUS="3"), prolog(8, SLURM_JOB_GPUS="1"))
+    assert json.loads(agent.ask(fields("verdict", 7)))["offences"] == 0
+    assert not agent.layout.node_state.exists()
+    kernel_of(agent).xid(79, gpu=3)
+    wait_until(lambda: json.loads(agent.ask(fields("verdict", 8)))["offences"] == 1, 15)
+    told = wait_until(lambda: agent.layout.node_state.exists() and agent.layout.node_state.read_bytes(), 60)
+    state = from_json(told)
+    assert (state.node, state.status, state.action) == ("n1", "fail", "replace")
+    assert [(one.gpu, one.job_ids) for one in state.offenders] in ([], [("0000:3f:00", ("7",))])
+    agent.stop()
+    agent.start()
+    assert json.loads(agent.ask(fields("verdict", 8)))["offences"] == 1
 
 
 def test_status_for_people(watched: AgentProcess) -> None:

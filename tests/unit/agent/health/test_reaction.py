@@ -12,7 +12,7 @@ import pytest
 
 from stepguard.agent.health import reaction as reactions
 from stepguard.agent.health.reaction import Reaction
-from stepguard.config import Config, Health
+from stepguard.config import Agent, Config, Health
 from stepguard.health.verdict import NodeVerdict
 from unit.agent.health.conftest import Loop
 from unit.health.building import XID_13, XID_79, finding, looked_at, report
@@ -21,12 +21,15 @@ from unit.health.building import XID_13, XID_79, finding, looked_at, report
 class Reacting:
     """A reaction whose process appends its question to a file, and answers with another."""
 
-    def __init__(self, directory: Path, loop: Loop, state: dict[str, Any] | None = None, how: str = "fail") -> None:
+    def __init__(
+        self, directory: Path, loop: Loop, state: dict[str, Any] | None = None, how: str = "fail", gate: bool = False
+    ) -> None:
         self._directory = directory
         self.loop = loop
         self.health = looked_at()
         self.saves = 0
-        self.reaction = Reaction(Config(health=Health(reaction=how)), state or {"node": "n1"}, loop.selector, loop.log)
+        config = Config(agent=Agent(gate=gate), health=Health(reaction=how))
+        self.reaction = Reaction(config, state or {"node": "n1"}, loop.selector, loop.log)
 
     def answer(self, done: str, *, is_marked: bool = False) -> None:
         said = json.dumps({"done": done, "text": f"so it is {done}", "is_marked": is_marked})
@@ -117,6 +120,25 @@ def test_no_reaction_asks_for_nothing(make: Make) -> None:
     one.health.add_event(XID_79, 100)
     one.for_a_while()
     assert one.asked == []
+
+
+@pytest.mark.parametrize(("how", "asked"), [("none", "gate"), ("drain", "drain"), ("fail", "fail")])
+def test_a_gate_has_leave_for_what_was_allowed(make: Make, how: str, asked: str) -> None:
+    one = settled(make, how=how, gate=True)
+    one.health.add_event(XID_79, 100)
+    one.answer("refused")
+    one.until_asked(2)
+    assert one.asked[1]["reaction"] == asked
+    [failed] = one.verdict.items
+    assert not one.reaction.has_leave(failed)
+    one.reaction._not_before_s = 0
+    one.answer("marked", is_marked=True)
+    one.until_asked(3)
+    assert one.reaction.has_leave(failed)
+    one.health.add_report(report("nvml", finding()), 101)
+    [new] = [item for item in one.verdict.items if item.source == "nvml"]
+    assert not one.reaction.has_leave(new), "what has come since was not asked for"
+    assert one.reaction.document()["configured"] == how
 
 
 def test_what_asks_for_nothing_is_left(make: Make) -> None:
