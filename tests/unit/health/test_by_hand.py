@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from stepguard.health.by_hand import Change, Nothing, Refusal, Verb, plan
-from stepguard.slurm.reasons import REBOOT, REPLACE
+from stepguard.slurm.reasons import REBOOT, REPLACE, gate_comment
 from stepguard.slurm.records import Node
 from unit.health.building import node
 
@@ -70,6 +70,19 @@ def test_a_comment_of_somebody_else_stays() -> None:
     (ours,) = plan("resume", [REPLACED._replace(comment="stepguard: why")])
     assert isinstance(ours, Change)
     assert (ours.state, ours.reason, ours.comment) == ("RESUME", None, "")
+
+
+def test_a_gate_that_is_shut_is_opened() -> None:
+    """Of a node that Slurm has drained for a job that was refused, only by force."""
+    shut = node(comment=gate_comment(1000, "xid 79"))
+    (step,) = plan("resume", [shut])
+    assert isinstance(step, Change)
+    assert (step.state, step.reason, step.comment) == ("", None, "")
+    drained = node(reason="Prolog error", states="IDLE+DRAIN", comment=shut.comment)
+    assert isinstance(plan("resume", [drained])[0], Refusal)
+    (forced,) = plan("resume", [drained], force=True)
+    assert isinstance(forced, Change)
+    assert (forced.state, forced.comment) == ("RESUME", "")
 
 
 def test_a_refusal_says_whose_reason_it_is_and_explains_a_near_miss() -> None:

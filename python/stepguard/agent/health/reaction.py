@@ -105,7 +105,9 @@ class Reaction:
 
     def _is_due(self, verdict: NodeVerdict) -> bool:
         """Whether there is something to do, as far as is known here: slurmctld is not asked for nothing."""
-        if self._is_unsure or (self._is_marked and verdict.status in (Status.OK, Status.WARN)):
+        # A gate goes by what stands in Slurm, where an administrator may have taken it away.
+        is_well = verdict.status in (Status.OK, Status.WARN)
+        if self._is_unsure or (self._is_marked and (is_well or self._config.agent.gate)):
             return True
         return verdict.action in REASONS and _is_more(_failed(verdict), self._memory)
 
@@ -155,7 +157,7 @@ class Reaction:
 
     def _took(self, said: dict[str, Any]) -> None:
         """What came of it."""
-        now_s, done = time.monotonic(), said["done"]
+        now_s, done, is_news = time.monotonic(), said["done"], said["text"] != self._last.get("text")
         self._last = {"done": done, "text": said["text"], "at_s": time.time()}
         self._since_s = None
         self._is_held = done in ("failed", "refused")
@@ -176,8 +178,11 @@ class Reaction:
             self._log.error(said["text"])
         elif done == "lifted":
             self._log.warning(said["text"])
-        elif was_marked != self._is_marked or self._verdict is None or self._verdict.status is Status.FAIL:
+        elif was_marked != self._is_marked or (is_news and self._has_failed()):
             self._log.info(f"nothing is done to {self.node}: {said['text']}")
+
+    def _has_failed(self) -> bool:
+        return self._verdict is None or self._verdict.status is Status.FAIL
 
     def _kill(self) -> None:
         assert self._child is not None

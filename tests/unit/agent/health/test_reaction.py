@@ -141,6 +141,28 @@ def test_a_gate_has_leave_for_what_was_allowed(make: Make, how: str, asked: str)
     assert one.reaction.document()["configured"] == how
 
 
+def test_a_gate_opens_when_an_administrator_has_taken_its_mark_away(make: Make) -> None:
+    one = settled(make, how="none", gate=True)
+    one.health.add_event(XID_79, 100)
+    one.answer("marked", is_marked=True)
+    one.until_asked(2)
+    [failed] = one.verdict.items
+    one.answer("left", is_marked=True)
+    for count in (3, 4):
+        one.for_a_while()
+        one.reaction._not_before_s = 0
+        one.until_asked(count)
+        assert one.reaction.has_leave(failed)
+    assert one.loop.said().count("nothing is done to n1: so it is left") <= 2, "at the start, and once more"
+    one.answer("left")
+    one.reaction._not_before_s = 0
+    one.until_asked(5)
+    assert not one.reaction.has_leave(failed)
+    one.reaction._not_before_s = 0
+    one.for_a_while()
+    assert len(one.asked) == 5
+
+
 def test_what_asks_for_nothing_is_left(make: Make) -> None:
     one = settled(make)
     one.health.add_event(XID_13, 100)
