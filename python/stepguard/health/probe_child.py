@@ -58,4 +58,4 @@ def _report(request: Request) -> None:
     signal.setitimer(signal.ITIMER_REAL, settings.deadline_s + _GRACE_S)  # SIGALRM ends us, hung in a library or not
     report = importlib.import_module(entry(request.name).module).run(settings)
     with os.fdopen(OUTPUT, "w", encoding="utf-8") as file:
-        json.dump(to_document(report), file)
+        file.write(json.dumps(to_document(report)))  # json.dump would take five times as long

@@ -11,7 +11,9 @@ from stepguard.health.model import Action, Finding, Report, Status
 
 
 def to_document(report: Report) -> dict[str, object]:
-    return dataclasses.asdict(report)
+    """It shares the report's values."""
+    findings = [dataclasses.asdict(finding) for finding in report.findings]
+    return {**vars(report), "findings": findings}
 
 
 def from_document(document: object) -> Report:
