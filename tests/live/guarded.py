@@ -28,8 +28,11 @@ def until(what: str, holds: Callable[[], Any], within_s: float, every_s: float =
 
 def await_task(lab: Cluster, node: str, command: str) -> None:
     """Waits until a task runs `command` on the node: the task itself, whose program srun found, not the srun."""
-    until(f"{command} runs on {node}",
-          lambda: any(line.endswith(f"/{command} ") for line in lab.processes(node).values()), 60)
+    until(
+        f"{command} runs on {node}",
+        lambda: any(line.endswith(f"/{command} ") for line in lab.processes(node).values()),
+        60,
+    )
 
 
 @dataclass

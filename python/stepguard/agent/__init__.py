@@ -7,6 +7,7 @@ server     connections: many, slow, hostile; message: what must be known of one
 intake     who may send what, and where it belongs (attempts: pure); notes: what was left while there was no agent
 slurmstepds  which jobs have one, where nothing else tells whether they run
 storing    the thread that writes, group by group; usage: how full the spool is; reserve: for a full disk
+devices    two looks at the node's devices for each attempt
 ending     what happens at the end of an attempt: which files (sources, output_pattern), read by whom (reading)
 archiver   keeps the other process alive, which alone touches the archive
 health     what is wrong with the node, and what is done about it; a package

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stepguard.agent.message import BEGINNINGS, CLOSED, Message
+from stepguard.agent.message import BEGINNINGS, CLOSED, HEALTH, LOOKED, Message
 from stepguard.records.spool import AttemptKey
 
 # A slurmstepd may tell the end of its step a moment after the epilog; one that was killed never does.
@@ -54,11 +54,18 @@ class Attempt:
     had_begun: bool = False
     had_epilog: bool = False
     open_steps: set[str] = field(default_factory=set)
+    # Of its first beginning; 0 where nothing told of one.
+    begin_boottime_ns: int = 0
+    # Whether the node's devices were looked at for its beginning and for its end, or are to be.
+    is_looked_at: bool = False
+    is_looked_at_again: bool = False
     output_count: int = 0
     identities: set[int] = field(default_factory=set)
     last_s: float = 0.0
     # Messages that were taken in and are not in the spool yet: what they tell is known, but cannot be read there.
     unstored: int = 0
+    # The look for its end has not been told yet: it waits for that.
+    awaits_look: bool = False
     # It is over, and its outputs are being read or it is being marked: messages are added, but it is not ended twice.
     is_finishing: bool = False
     # Not ended before this: it could not be marked.
@@ -74,6 +81,7 @@ class Attempt:
             self.node = message.node or self.node
         if message.kind in BEGINNINGS:
             self.has_begun = self.had_begun = True
+            self.begin_boottime_ns = self.begin_boottime_ns or message.boottime_ns
         if message.kind in ("prolog", "batch", "epilog"):
             self.uid = message.uid if message.uid is not None else self.uid
             self.gid = message.gid if message.gid is not None else self.gid
@@ -96,6 +104,9 @@ class Attempt:
             self.has_epilog = self.had_epilog = True
         elif message.kind == "output":
             self.output_count += 1
+        elif message.kind in (LOOKED, HEALTH):
+            self.is_looked_at = True
+            self.is_looked_at_again |= message.kind == HEALTH
         elif message.kind == CLOSED:
             self.closed = True
             self.open_steps.clear()

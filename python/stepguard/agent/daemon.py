@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -22,6 +21,7 @@ from pathlib import Path
 from stepguard.agent import answers, place, reading
 from stepguard.agent.archiver import Archiver, word
 from stepguard.agent.attempts import Attempt
+from stepguard.agent.devices import Devices
 from stepguard.agent.ending import Ending
 from stepguard.agent.health.keeper import Keeper
 from stepguard.agent.intake import Intake, nobody_waits
@@ -29,7 +29,7 @@ from stepguard.agent.log import Log
 from stepguard.agent.message import ASKING_KINDS, Message, read
 from stepguard.agent.notes import Notes
 from stepguard.agent.reserve import Reserve
-from stepguard.agent.server import Connection, Server
+from stepguard.agent.server import Connection, Server, raise_descriptor_limit
 from stepguard.agent.service import Service
 from stepguard.agent.slurmstepds import Slurmstepds
 from stepguard.agent.storing import Refill, Storing
@@ -46,7 +46,6 @@ _TICK_S = 1.0
 # How long what was taken in may need to reach the disk when we are told to stop.
 _STOP_S = 10.0
 _MEND_S = 10.0
-_DESCRIPTORS = 4096
 
 
 class Agent:
@@ -57,7 +56,7 @@ class Agent:
             raise StepguardError("the agent must be root", f"not uid {os.geteuid()}", "have systemd start it")
         for conflict in conflicts(config):
             raise conflict
-        _raise_descriptor_limit()
+        raise_descriptor_limit()
         self._config = config
         self._log = log
         self._fault_file = Path(config.resume.fault_file)
@@ -82,6 +81,7 @@ class Agent:
         self._archiver = Archiver(config.path, self._selector, log)
         self._slurmstepds = Slurmstepds()
         self._health = Keeper(config, self._layout, self._boot_id, self._selector, self._storing, log)
+        self._devices = Devices(self._health, self._intake, self._layout, self._boot_id, self._settle)
         self._service = Service(os.environ, log)
         self._stopping = False
 
@@ -138,7 +138,9 @@ class Agent:
         self._reading.look()
         self._archiver.look()
         self._health.look([attempt.key for attempt in self._intake.attempts])
+        self._devices.look()
         for attempt in self._intake.attempts:
+            self._devices.look_at(attempt)
             self._settle(attempt)
 
     def _mend_spool(self) -> None:
@@ -209,6 +211,7 @@ class Agent:
         attempt = self._intake.keep(connection.uid, message, fields, content, nobody_waits if verdict else kept)
         if verdict:
             self._intake.find(attempt, answers.GATE, f"no job may start here: {verdict}", self._boot_id, failed)
+        self._devices.look_at(attempt)
 
     def _gate(self, message: Message, fields: dict[str, bytes]) -> str:
         """Why the job whose prolog this is may not start here; "" when it may."""
@@ -266,13 +269,13 @@ class Agent:
     def _settle(self, attempt: Attempt) -> None:
         """Ends an attempt that is over."""
         now_s = time.monotonic()
-        if attempt.is_finishing or attempt.unstored or now_s < attempt.not_before_s:
+        if attempt.is_finishing or attempt.unstored or attempt.awaits_look or now_s < attempt.not_before_s:
             return
         newest = self._intake.attempts.newest(attempt.key.job_id)
         why = attempt.over(now_s, self._boot_id, newest, self._slurmstepds.lives)
         if why:
             self._intake.close(attempt, why, self._boot_id)
-        elif why is not None:
+        elif why is not None and not self._devices.look_again(attempt):
             self._ending.finish(attempt)
 
     def _ended(self, attempt: Attempt, marked_s: float) -> None:
@@ -297,10 +300,3 @@ class Agent:
                 self._log.info("the configuration is read at start only: restart the agent, nothing is lost by that")
             else:
                 self._stopping = True
-
-
-def _raise_descriptor_limit() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -108,20 +108,26 @@ class Intake:
 
     def close(self, attempt: Attempt, why: str, boot_id: str) -> None:
         """Says that nothing more will come of this attempt, and why."""
-        self._say(attempt, CLOSED, boot_id, {"why": why}, nobody_waits)
+        self._say(attempt, CLOSED, boot_id, {"why": why.encode()}, nobody_waits)
 
     def find(
         self, attempt: Attempt, code: str, text: str, boot_id: str, kept: Callable[[OSError | None], None]
     ) -> None:
         """Says what the agent itself has found, then calls `kept`."""
-        self._say(attempt, "finding", boot_id, {"code": code, "text": text}, kept)
+        text_bytes = text.encode(errors="surrogateescape")
+        self._say(attempt, "finding", boot_id, {"code": code.encode(), "text": text_bytes}, kept)
+
+    def tell(self, attempt: Attempt, kind: str, boot_id: str, fields: Mapping[str, bytes]) -> None:
+        """Adds what the agent has seen of the node's devices, where there is room for more than what is needed."""
+        if self._usage.takes_content(sum(map(len, fields.values()))):
+            self._say(attempt, kind, boot_id, fields, nobody_waits)
 
     def _say(
         self,
         attempt: Attempt,
         kind: str,
         boot_id: str,
-        more: Mapping[str, str],
+        more: Mapping[str, bytes],
         kept: Callable[[OSError | None], None],
     ) -> None:
         """Adds a message of our own."""
@@ -132,9 +138,9 @@ class Intake:
             "boottime_ns": str(time.clock_gettime_ns(time.CLOCK_BOOTTIME)),
             "boot_id": boot_id,
             "job_id": str(attempt.key.job_id),
-            **more,
         }
         fields = {name: value.encode(errors="surrogateescape") for name, value in said.items()}
+        fields.update(more)
         self._add(attempt, read(fields), wire.encode(fields), kept)
 
     def rebuild(self) -> None:

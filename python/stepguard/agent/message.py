@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from stepguard.records import wire
 from stepguard.records.wire import MalformedMessage
 
-# Kinds that belong to a job, and are kept. `closed` is the agent's own: nothing more will come, and why.
+# Kinds that belong to a job, and are kept. Three are the agent's own. `closed`: nothing more will come, and why.
+# `looked`: a snapshot of the node's devices at the beginning; `job_health`: what became of them by the end.
 BEGINNINGS = frozenset({"prolog", "batch", "step_start"})
 JOB_KINDS = BEGINNINGS | {"epilog", "output", "step_end", "finding"}
-CLOSED = "closed"
+CLOSED, LOOKED, HEALTH = "closed", "looked", "job_health"
 ASKING_KINDS = frozenset({"status", "verdict", "health"})
 _VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_JOB_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _JOB_ID_MAX = 0xFFFFFFFF
@@ -50,7 +51,7 @@ def read(fields: Mapping[str, bytes]) -> Message:
     if job_id is None and kind in ("prolog", "epilog"):
         job_id = _number(environment, "SLURM_JOB_ID")
     if job_id is None or not 0 < job_id <= _JOB_ID_MAX:
-        if kind in JOB_KINDS or kind in (CLOSED, "verdict"):
+        if kind in JOB_KINDS or kind in (CLOSED, LOOKED, HEALTH, "verdict"):
             raise MalformedMessage("it names no job")
         job_id = 0
     by_slurmd = kind in ("prolog", "epilog")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import selectors
 import socket
 import struct
@@ -24,6 +25,7 @@ from stepguard.records.wire import MalformedMessage
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of ucred(7)
 _ACCEPTED_TOGETHER = 64
 _PIECE_BYTES = 1 << 16
+_DESCRIPTORS = 4096
 
 
 class Limits(NamedTuple):
@@ -268,3 +270,11 @@ class Server:
             del self._users[connection.uid]
         if not connection.is_waiting:
             self._release(connection)
+
+
+def raise_descriptor_limit() -> None:
+    """Lets this process hold as many connections as it serves, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

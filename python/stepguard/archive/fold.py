@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from stepguard.archive import job
+from stepguard.archive import health, job
 from stepguard.archive.outcome import GATE, Told
 from stepguard.archive.steps import arguments, cut_argv, fold_steps, own_nodes, step_of
 from stepguard.archive.timeline import Event, Message, in_order
@@ -66,6 +66,7 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
     node.end_s = _end_s(events) if state == "ended" else None
     node.last_heard_s = _last_heard_s(events) if state == "lost" else None
     node.missing = [*_missing(events, node, over, why), *missing]
+    node.health = health.told(events)
     node.findings = _findings(events, node, timeline.clock_steps_s)
     uid, gid = job.owner(events)
     folded = Folded(
@@ -160,6 +161,8 @@ def _findings(events: Sequence[Event], node: NodeRecord, clock_steps_s: Sequence
     for step_s in clock_steps_s:
         text = f"the node's clock was set by {step_s:+.1f} s during the job; times count on from before"
         found.append(FindingRecord(CLOCK_SET, text, None, node.node))
+    if node.health is not None:
+        found += health.findings(node.health, node.node)
     return found[:FINDINGS_MAX]
 
 

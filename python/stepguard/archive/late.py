@@ -18,7 +18,7 @@ _Part = TypeVar("_Part", NodeRecord, Manifest)
 
 def complete_node(there: NodeRecord, late: NodeRecord) -> NodeRecord:
     """The node's part that is there, with what the late one adds."""
-    _fill(there, late, ("boot_id", "gpus", "start_s"))
+    _fill(there, late, ("boot_id", "gpus", "start_s", "health"))
     known = {_about(one) for one in there.findings}
     new = [one for one in late.findings if _about(one) not in known]
     there.findings = [*there.findings, *new][:FINDINGS_MAX]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stepguard.archive.fold import Folded
+from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
 from stepguard.records.manifest import FindingRecord, KeptFile, Manifest, NodeRecord, StepRecord
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _NOT_TEXT: dict[type, frozenset[str]] = {
     StepRecord: frozenset({"step_id", "state"}),
     FindingRecord: frozenset({"node", "step_id"}),
     KeptFile: frozenset({"name", "what", "sha256"}),
+    HealthRecord: frozenset({"status", "action", "gpus", "not_known"}),
+    HealthChange: frozenset({"kind", "device", "what", "before", "after", "status"}),
+    HealthFinding: frozenset({"status", "device", "what", "action"}),
+    HealthEvent: frozenset({"source", "code", "device", "fault_class", "action", "status"}),
 }
 _COMMAND_LINES = ("argv", "arguments")
 

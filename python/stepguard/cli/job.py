@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepguard.report.screen import Screen
 
 SCHEMA = 1
-PARTS = ("script", "env", "stdout", "stderr", "timeline", "resumes", "nodes")
+PARTS = ("script", "env", "stdout", "stderr", "health", "timeline", "resumes", "nodes")
 
 
 @click.command(short_help="The record of a job: what ran, where, when, how it ended.")
@@ -143,6 +143,7 @@ def _shown(content: Iterable[bytes], screen: Screen) -> Iterator[bytes]:
 
 def _lines(record: Record, part: str, screen: Screen) -> Iterator[str]:
     from stepguard.report import resumes
+    from stepguard.report.health import health_page
     from stepguard.report.lists import nodes_table
     from stepguard.report.timeline import timeline
     from stepguard.report.times import moment
@@ -151,6 +152,8 @@ def _lines(record: Record, part: str, screen: Screen) -> Iterator[str]:
         return timeline(record, screen)
     if part == "nodes":
         return nodes_table(record, screen)
+    if part == "health":
+        return health_page(record, screen)
     sentences = ((moment(resumes.time_of(event)), resumes.sentence(event)) for event in record.resumes)
     return (f"{time_text}  {screen.text(text)}" for time_text, text in sentences)
 
@@ -160,6 +163,8 @@ def _nothing(record: Record, part: str) -> str:
     runs = record.manifest is not None and record.manifest.state == "running"
     if part == "nodes" and not record.nodes:
         return "no node has told its part yet" + (": they do when the job has ended" if runs else "")
+    if part == "health" and not any(one.health for one in record.nodes):
+        return f"no agent looked at devices for job {record.printed_id}" + (" so far: it still runs" if runs else "")
     if part == "resumes" and not record.resumes:
         kept = "; its journal is kept when it has ended" if runs else ""
         return f"no step of job {record.printed_id} was guarded or resumed, as far as is known{kept}"
@@ -218,6 +223,8 @@ def _part_document(record: Record, part: str) -> str:
         value = [one._asdict() for one in moments(record)]
     elif part == "resumes":
         value = record.resumes
+    elif part == "health":
+        value = {one.node: dataclasses.asdict(one.health) for one in record.nodes if one.health}
     elif part == "nodes":
         value = [dataclasses.asdict(one) for one in record.nodes]
     else:

@@ -11,7 +11,7 @@ probes        each looks at one source of a node's health
 probing       has one run with a deadline, in a child (probe_child) that the forkserver forks off (probe_request)
 gpu_events_child  the process that NVML tells of events
 gpus          one name for a GPU that has several
-snapshot      how a node was at one moment; difference: what happened between two (difference_table, difference_text)
+snapshot      how a node was at one moment; difference: what happened between two (difference_table)
 
 occurrences   events over time; presence: findings over time; resets: GPUs that were reset in between
 policy        from all that was seen to the node's verdict (verdict)

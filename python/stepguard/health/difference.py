@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,13 +88,14 @@ class Difference:
 
     def findings(self) -> list[Finding]:
         """What of it is bad: the findings that appeared, and the changes that are no mere fact."""
-        return self.appeared + [
-            Finding(
-                one.status, one.device, f"{one.kind}: {one.what}", _ACTIONS.get(one.kind, Action.CHECK), _evidence(one)
-            )
-            for one in self.changes
-            if one.status is not Status.OK
-        ]
+        return self.appeared + [_finding(one) for one in self.changes if one.status is not Status.OK]
+
+    def only_here(self, known: Iterable[Finding]) -> list[Finding]:
+        """Counters that moved though they must not, on devices of which nothing that is known says that they failed: no
+        later look will tell of it."""
+        failed = {one.device for one in known if one.status is Status.FAIL}
+        moved = (one for one in self.changes if one.kind is Kind.MOVED and one.status is not Status.OK)
+        return [_finding(one) for one in moved if one.device not in failed]
 
     def to_document(self) -> dict[str, Any]:
         """As JSON."""
@@ -240,6 +241,11 @@ class _Comparison:
         for device in after:
             if device not in before:
                 self.add(Kind.MIG_NEW, uuid, device, None, after[device])
+
+
+def _finding(one: Change) -> Finding:
+    action = _ACTIONS.get(one.kind, Action.CHECK)
+    return Finding(one.status, one.device, f"{one.kind}: {one.what}", action, _evidence(one))
 
 
 def _evidence(change: Change) -> str:

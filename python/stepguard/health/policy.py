@@ -104,6 +104,14 @@ class NodeHealth:
         swapped = self._gpus.learn(addresses)
         self._forget(item for item in before if item.gpu in swapped)
 
+    def name(self, device: str) -> str:
+        """The one name of a device: a GPU's PCI address where that is known."""
+        return self._gpus.name(device)
+
+    def others(self, gpus: Iterable[str]) -> set[str]:
+        """The names of the node's GPUs that are none of these, as far as they are known."""
+        return set(self._gpus.addresses.values()) - {self._gpus.name(gpu) for gpu in gpus}
+
     def keep_probes(self, probes: Iterable[str]) -> None:
         """Forgets what probes have found that are not among these."""
         self._findings.keep_probes(probes)

@@ -32,7 +32,7 @@ _MAX_GPUS = 1024
 
 
 def take(reports: Iterable[Report], gpus: Iterable[str] | None = None) -> Snapshot:
-    """The snapshot of now, from reports that have just come. `gpus`: of these alone, by host index or UUID."""
+    """The snapshot of now, from reports that have just come. `gpus`: of these alone, by UUID, PCI address or index."""
     boot_id = _BOOT_ID.read_text().strip()
     return build(reports, gpus, time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), boot_id)
 
@@ -84,9 +84,20 @@ def job_gpus(indices: str) -> tuple[str, ...] | None:
     return tuple(str(index) for first, last in ranges for index in range(first, last + 1))
 
 
-def uuids(snapshot: Snapshot) -> tuple[str, ...] | None:
-    """The GPUs of a snapshot, to take a later one of the same: a GPU that is lost moves the indices of the others."""
-    return None if snapshot["gpus"] is None else tuple(snapshot["gpus"])
+def same_gpus(snapshot: Snapshot) -> tuple[str, ...] | None:
+    """The GPUs of a snapshot, to take a later one of the same; None: all. By UUID, for a GPU that leaves moves the
+    indices of the others; by PCI address, where another may be then; by the name of one that is lost and tells no more
+    than its place, which it keeps."""
+    if snapshot["gpus"] is None:
+        return None
+    known = [*snapshot["gpus"].values(), *snapshot["unread"]]
+    places = [one["pci"] for one in known if one.get("pci")]
+    return (*snapshot["gpus"], *(one["device"] for one in snapshot["unread"]), *places, *map(_nameless, known))
+
+
+def _nameless(gpu: Mapping[str, Any]) -> str:
+    """As the probe names it (probes.nvml)."""
+    return f"GPU {gpu['index']}"
 
 
 def _has_mig(gpus: Mapping[str, Any] | None) -> bool:
@@ -95,4 +106,4 @@ def _has_mig(gpus: Mapping[str, Any] | None) -> bool:
 
 
 def _is_wanted(device: str, gpu: Mapping[str, Any], wanted: set[str] | None) -> bool:
-    return wanted is None or device in wanted or str(gpu["index"]) in wanted
+    return wanted is None or bool(wanted & {device, gpu.get("pci"), str(gpu["index"])})

@@ -14,9 +14,12 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
+
 SCHEMA = 1
 _MAX_NUMBER = 1e18  # neither NaN nor infinity is below it, and no time or size above
 _Record = TypeVar("_Record")
+_HEALTH_LISTS: dict[str, type] = {"changes": HealthChange, "findings": HealthFinding, "events": HealthEvent}
 
 
 @dataclass
@@ -98,7 +101,7 @@ class NodeRecord:
 
     `last_heard_s` is the time of the last message of a part that was lost.
     `boot_id` tells reboots apart, `gpus` are SLURM_JOB_GPUS. `findings` are those made on this node; the lead node's
-    stand in findings.jsonl too.
+    stand in findings.jsonl too. `health`: what became of its devices, where the agent has looked.
     """
 
     node: str
@@ -113,6 +116,7 @@ class NodeRecord:
     missing: list[Missing] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
     last_heard_s: float | None = None
+    health: HealthRecord | None = None
     schema: int = SCHEMA
 
 
@@ -200,7 +204,24 @@ def node_from(text: str) -> NodeRecord:
     values["steps"] = [_step(entry) for entry in _list(values, "steps")]
     values["missing"] = [_build(Missing, entry) for entry in _list(values, "missing")]
     values["findings"] = [_build(FindingRecord, entry) for entry in _list(values, "findings")]
+    if values.get("health") is not None:
+        values["health"] = _health(values["health"])
     return _build(NodeRecord, values)
+
+
+def health_from(text: str) -> HealthRecord:
+    """What the agent has told of a node's devices. Raises MalformedRecord."""
+    try:
+        return _health(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise MalformedRecord(f"not JSON: {error}") from error
+
+
+def _health(entry: Any) -> HealthRecord:
+    values = dict(_mapping(entry))
+    for name, kind in _HEALTH_LISTS.items():
+        values[name] = [_build(kind, one) for one in _list(values, name)]
+    return _build(HealthRecord, values)
 
 
 def _document(text: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from stepguard.archive.reading_record import Record
 from stepguard.records.manifest import KeptFile
 from stepguard.report import resumes
 from stepguard.report.ended import ended, state_of, why_of
+from stepguard.report.health import looked_at
 from stepguard.report.lacks import missing_of
 from stepguard.report.layout import INDENT, labelled, section, table, wrapped
 from stepguard.report.screen import Screen
@@ -136,6 +137,17 @@ def _where(record: Record, screen: Screen) -> Iterator[str]:
     }
     for label, value in told.items():
         yield from labelled(label, screen.text(_short(value)), screen)
+    yield from labelled("devices", _devices(record, screen), screen)
+
+
+def _devices(record: Record, screen: Screen) -> str:
+    """How they were at the end, and where more of it is told."""
+    looked = looked_at(record)
+    if not looked:
+        return ""
+    part, health = looked[0]
+    where = f" on {part.node}" if health.status != "ok" else ""
+    return f"{screen.text(f'{health.status}{where}')}: stepguard job {job_id_arguments(record)} health"
 
 
 def _when(record: Record, screen: Screen) -> Iterator[str]:

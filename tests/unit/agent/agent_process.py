@@ -83,6 +83,11 @@ def wait_until(condition: Callable[[], Any], timeout_s: float = 15.0) -> Any:
     return value
 
 
+def told_kinds(directory: Path) -> list[str]:
+    """Of an attempt's messages, in order, without the agent's own looks at devices, which come when they come."""
+    return [kind for _, kind, _ in spool.messages(directory) if kind not in ("looked", "job_health")]
+
+
 class AgentProcess:
     """Made in a directory that every user can enter. `settings` are lines of [agent], `health` of [health]."""
 
@@ -195,8 +200,8 @@ class AgentProcess:
         return found
 
     def kinds(self, key: str) -> list[str]:
-        """Of the messages of an attempt, in order."""
-        return [kind for _, kind, _ in spool.messages(self.layout.jobs / key)]
+        """Of the messages of an attempt, in order, without the agent's own looks at devices."""
+        return told_kinds(self.layout.jobs / key)
 
     def is_complete(self, key: str) -> bool:
         return (self.layout.jobs / key / spool.COMPLETE).exists()

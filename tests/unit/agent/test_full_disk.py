@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from stepguard.records import spool, wire
-from unit.agent.agent_process import USER, AgentProcess, environment, epilog, fields, prolog, wait_until
+from unit.agent.agent_process import (
+    USER,
+    AgentProcess,
+    environment,
+    epilog,
+    fields,
+    prolog,
+    told_kinds,
+    wait_until,
+)
 
 Make = Callable[..., AgentProcess]
 
@@ -62,7 +71,7 @@ def test_a_job_on_a_full_disk_lives_on_the_reserve(make_agent: Make) -> None:
     _fill(inside / "filler")
     assert _whole_job(agent, 7) == [b"ok\n"] * 7
     wait_until(lambda: (inside / "jobs/7.0/complete").exists())
-    kinds = [kind for _, kind, _ in spool.messages(inside / "jobs/7.0")]
+    kinds = told_kinds(inside / "jobs/7.0")
     assert kinds == ["prolog", "batch", "output", "step_start", "step_end", "step_end", "epilog"]
     batch = wire.decode((inside / "jobs/7.0/000002.batch").read_bytes())
     assert (batch["dropped"], batch["uid"], "script" in batch) == (b"script environment", b"%d" % USER, False)
@@ -87,7 +96,7 @@ def test_what_not_even_the_reserve_takes_waits_in_memory(make_agent: Make) -> No
     assert [a["job_id"] for a in agent.status()["attempts"]] == [7], "it is not forgotten"
     (inside / "filler").unlink()
     wait_until(lambda: (inside / "jobs/7.0/complete").exists(), 25)
-    kinds = [kind for _, kind, _ in spool.messages(inside / "jobs/7.0")]
+    kinds = told_kinds(inside / "jobs/7.0")
     assert kinds == ["prolog", "batch", "output", "step_start", "step_end", "step_end", "epilog"]
     wait_until(lambda: (agent.status()["attempts"], agent.status()["waiting"]) == ([], 0))
     assert agent.log().count("does not take") == 1, "said once a minute"

@@ -13,7 +13,8 @@ from stepguard.archive import job
 from stepguard.archive.fold import Folded, fold
 from stepguard.archive.steps import EXITS_MAX, STEPS_MAX
 from stepguard.records.batch import FACTS, without_content
-from stepguard.records.manifest import Exit, Manifest
+from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
+from stepguard.records.manifest import Exit, Manifest, node_from, to_json
 from unit.archive.spools import START_S, UID, Told, whole_job
 
 
@@ -286,3 +287,32 @@ def test_a_step_of_several_parts_of_a_het_job_has_the_nodes_of_its_own_part() ->
     told.step_start(0, "train", step_node_list="n[1-4]").step_end(0, (0, 0)).epilog()
     manifest = manifest_of(told)
     assert (manifest.node_list, manifest.steps[0].nodes, manifest.printed_id) == ("n[2-3]", "n[2-3]", "12+1")
+
+
+def test_what_became_of_the_devices_is_the_nodes_and_among_the_findings() -> None:
+    health = HealthRecord(
+        "fail",
+        "replace",
+        ["GPU-1"],
+        60.0,
+        [HealthChange("moved", "GPU-1", "ecc.volatile_uncorrected", "0", "2", 2, "fail")],
+        [HealthFinding("ok", "GPU-1", "fine")],
+        [HealthEvent("xid", "79", "0000:0f:00", "hardware-replace", "replace", "fail", first_s=START_S + 5)],
+    )
+    told = whole_job().say("job_health", record=to_json(health))
+    part = folded(told).node
+    assert part.health == health
+    assert [(one.code, one.time_s, one.node, one.about) for one in part.findings] == [
+        ("gpu-event", START_S + 5, "n1", "0000:0f:00"),
+        ("device-change", None, "n1", "GPU-1"),
+    ]
+    assert node_from(to_json(part)) == part
+    assert folded(whole_job()).node.health is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"status":7}', '{"status":"ok","events":[{}]}', "9" * 5000])
+def test_what_the_agent_told_of_devices_and_cannot_be_read(text: str) -> None:
+    health = folded(whole_job().say("job_health", record=text)).node.health
+    assert health is not None
+    assert health.status == "unknown"
+    assert health.why.startswith("what the agent told cannot be read: ")

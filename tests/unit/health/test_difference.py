@@ -14,11 +14,10 @@ import pytest
 from lab.gpus import DRIVER_NOT_LOADED, GPU_IS_LOST, Gpus, uuid
 from stepguard.health.difference import Change, Difference, Kind, compare
 from stepguard.health.difference_table import COUNTERS, PARTS, STATES
-from stepguard.health.difference_text import lines
 from stepguard.health.model import Action, Report, Status
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probing import probe
-from stepguard.health.snapshot import Snapshot, build, uuids
+from stepguard.health.snapshot import Snapshot, build, same_gpus
 from unit.health.probes.trees import Tree
 
 Look = Callable[..., Snapshot]
@@ -27,7 +26,7 @@ _OK, _WARN, _FAIL, _UNKNOWN = Status.OK, Status.WARN, Status.FAIL, Status.UNKNOW
 
 
 def _look(at_s: float = 100.0, only: tuple[str, ...] | None = None, boot_id: str = "one") -> Snapshot:
-    report = probe("nvml", Settings(dev="/nonexistent", gpus=only, deadline_s=20.0))
+    report = probe("nvml", Settings(dev="/nonexistent", deadline_s=20.0))
     return build([report], only, at_s, at_s, boot_id)
 
 
@@ -35,7 +34,7 @@ def _around(change: Callable[[], object], only: tuple[str, ...] | None = None) -
     """What happens when that is done in between, as agents look: the second time at the GPUs of the first."""
     before = _look(100.0, only)
     change()
-    return compare(before, _look(160.0, uuids(before) if only else None))
+    return compare(before, _look(160.0, same_gpus(before) if only else None))
 
 
 def _set(gpus: Gpus, values: dict[str, object]) -> Difference:
@@ -47,7 +46,6 @@ def test_nothing_moved(gpus: Gpus) -> None:
     difference = _around(lambda: gpus.update({"gpu1.temperature.gpu": 70, "gpu1.power.usage_mw": 650_000}))
     assert (difference.changes, difference.appeared, difference.not_known) == ([], [], {})
     assert (difference.gpus, difference.seconds, difference.status) == (8, 60.0, _OK)
-    assert lines(difference) == ["8 GPUs: nothing moved; 0 J used"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,6 @@ def test_a_counter_moved(values: dict[str, object], what: str, by: int, status: 
     difference = _set(gpus, values)
     assert difference.changes == [Change(Kind.MOVED, uuid(2), what, 0, by, by, status)]
     assert difference.status is status
-    assert f"{uuid(2)}: {what} moved by" in "\n".join(lines(difference))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +109,6 @@ def test_a_reset_in_between(gpus: Gpus) -> None:
         Change(Kind.RESET, uuid(2), "power.energy_mj", 4_000_000_000, 5_000),
     ]
     assert difference.energy_j[uuid(2)] == 5.0
-    assert "reset in between" in "\n".join(lines(difference))
 
 
 def test_energy_and_throttling(gpus: Gpus) -> None:
@@ -120,9 +116,6 @@ def test_energy_and_throttling(gpus: Gpus) -> None:
     assert difference.changes == []
     assert difference.energy_j == {**{uuid(number): 0.0 for number in range(8)}, uuid(2): 42.0}
     assert difference.throttled_ms == {uuid(2): {"power_cap": 1500.0, "hardware_thermal": 2.0}}
-    assert lines(difference) == [
-        "8 GPUs: nothing moved; 42 J used; clocks held down 1500 ms by power cap, 2 ms by hardware thermal"
-    ]
 
 
 def test_what_is_not_told_any_longer_is_no_change_to_zero(gpus: Gpus) -> None:
@@ -151,7 +144,6 @@ def test_a_gpu_is_lost(only: tuple[str, ...] | None, gpus: Gpus) -> None:
     assert difference.changes == [Change(Kind.UNREAD, uuid(2), "gpu", "0000:2f:00", "handle: GPU is lost", None, _FAIL)]
     assert difference.gpus == (1 if only else 7)
     assert [one.what for one in difference.appeared] == ["gpu-lost"]
-    assert f"FAIL {uuid(2)}: the GPU at 0000:2f:00 does not answer: handle: GPU is lost" in lines(difference)
 
 
 def test_a_gpu_is_lost_while_it_is_read(gpus: Gpus) -> None:
@@ -173,7 +165,7 @@ def test_a_gpu_vanishes(gpus: Gpus) -> None:
 
 def test_a_gpu_of_a_job_vanishes_and_the_indices_of_the_others_move(gpus: Gpus) -> None:
     difference = _around(lambda: gpus.vanish(2), ("2", "3"))
-    assert [(one.kind, one.device) for one in difference.changes] == [(Kind.CHANGED, ""), (Kind.UNREAD, uuid(2))]
+    assert [(one.kind, one.device) for one in difference.changes] == [(Kind.CHANGED, ""), (Kind.VANISHED, uuid(2))]
     assert difference.gpus == 1
 
 
@@ -185,7 +177,6 @@ def test_a_new_gpu(gpus: Gpus) -> None:
 def test_another_gpu_in_its_place(gpus: Gpus) -> None:
     difference = _set(gpus, {"uuid": "GPU-another", "serial": "2", "ecc.volatile.corrected": 7})
     assert difference.changes == [Change(Kind.SWAPPED, uuid(2), "0000:2f:00", uuid(2), "GPU-another", None, _WARN)]
-    assert lines(difference)[0] == f"WARN {uuid(2)}: another GPU is at 0000:2f:00: GPU-another"
 
 
 def test_a_gpu_that_answers_again(gpus: Gpus) -> None:
@@ -220,7 +211,6 @@ def test_a_reboot_in_between(gpus: Gpus) -> None:
     difference = compare(before, after)
     assert difference.changes == [Change(Kind.REBOOTED, "", "boot_id", "one", "two", None, _WARN)]
     assert difference.seconds == 300.0
-    assert lines(difference)[0] == "WARN the node was rebooted in between"
 
 
 def test_gpus_that_are_not_known_on_one_side(gpus: Gpus) -> None:
@@ -228,7 +218,6 @@ def test_gpus_that_are_not_known_on_one_side(gpus: Gpus) -> None:
     assert difference.changes == []
     assert "gpus" in difference.not_known[""]
     assert (difference.status, difference.gpus) == (_UNKNOWN, 0)
-    assert lines(difference) == ["the GPUs of one of the two snapshots are not known"]
 
 
 def test_it_is_json(gpus: Gpus) -> None:
@@ -278,7 +267,6 @@ def test_ports_whose_counters_moved() -> None:
         Change(Kind.DEVICE_NEW, "x/1", "infiniband.ports", None, "x/1"),
     ]
     assert difference.status is _WARN
-    assert lines(difference)[:2] == ["WARN mlx5_0/1: counters.link_downed moved by 2, to 6", "WARN mlx5_1/1: gone"]
     assert [one.what for one in difference.findings()] == [
         "moved: counters.link_downed",
         "device-gone: infiniband.ports",

@@ -13,7 +13,7 @@ from lab.gpus import DRIVER_NOT_LOADED, Gpus, uuid
 from stepguard.health.model import Report, Status
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probing import probe
-from stepguard.health.snapshot import build, job_gpus, take, uuids
+from stepguard.health.snapshot import build, job_gpus, same_gpus, take
 
 
 def _look(gpus: tuple[str, ...] | None = None) -> Report:
@@ -44,7 +44,7 @@ def test_the_gpus_of_a_job(gpus: Gpus) -> None:
     assert list(snapshot["gpus"]) == [uuid(1), uuid(2)]
     assert [one["device"] for one in snapshot["findings"]] == [uuid(1)]
     assert snapshot["unread"] == []
-    assert uuids(snapshot) == (uuid(1), uuid(2))
+    assert same_gpus(snapshot) == (uuid(1), uuid(2), "0000:1f:00", "0000:2f:00", "GPU 1", "GPU 2")
     assert list(take([_look()], (uuid(7),))["gpus"]) == [uuid(7)]
 
 
@@ -64,7 +64,7 @@ def test_with_mig_all_gpus_are_taken(gpus: Gpus) -> None:
 def test_gpus_that_are_not_known(gpus: Gpus) -> None:
     gpus["driver.fails"] = DRIVER_NOT_LOADED
     failed = take([probe("nvml", Settings(dev="/nonexistent", gpus_expected=8))])
-    assert failed["gpus"] is None and uuids(failed) is None
+    assert failed["gpus"] is None and same_gpus(failed) is None
     assert take([Report("nvml", Status.UNKNOWN, "no answer within 1 s")])["gpus"] is None
     assert take([])["gpus"] is None
 

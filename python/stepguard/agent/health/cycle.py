@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probes of the node, all at once every so often, each in a child of its own; the loop waits for none."""
+"""The probes of the node, all at once every so often and some when they are asked for, each in a child of its own; the
+loop waits for none."""
 
 from __future__ import annotations
 
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from stepguard.config import Health
 from stepguard.errors import ConfigError
@@ -17,8 +19,12 @@ from stepguard.health.probing import Probes, Running
 ALL = "all"
 # Whoever wakes it again and again, a flood of XIDs or of health checks, gets no more than this.
 WAKE_S = 5.0
+# Jobs that begin or end one upon another are told of by one look: a probe starts no more often than this.
+APART_S = 0.25
 # Whether there is anything to look at, where there was not, is asked this seldom: it takes some ms of the loop.
 _NOTHING_S = 600.0
+
+Told = Callable[[list[Report]], None]
 
 
 def probe_names(config: Health) -> tuple[str, ...]:
@@ -29,6 +35,21 @@ def probe_names(config: Health) -> tuple[str, ...]:
         if name not in PROBES:
             raise ConfigError(f"no probe {name!r}", "[health] probes", f"there are: {ALL}, {', '.join(PROBES)}")
     return tuple(dict.fromkeys(config.probes))
+
+
+@dataclass
+class _Asked:
+    """Somebody waits for looks that began since `since_s`, until `until_s`."""
+
+    since_s: float
+    until_s: float
+    names: tuple[str, ...]
+    told: Told
+    reports: dict[str, Report] = field(default_factory=dict)
+
+    @property
+    def lacking(self) -> list[str]:
+        return [name for name in self.names if name not in self.reports]
 
 
 class Cycle:
@@ -52,10 +73,20 @@ class Cycle:
         self._ended = ended
         self._probes = Probes()
         self._running: dict[str, Running] = {}
-        # Probes with nothing to look at, and when they are asked again.
-        self._idle: dict[str, float] = {}
+        self._begun_s: dict[str, float] = {}
+        # Probes with nothing to look at: what they say, and when they are asked again.
+        self._idle: dict[str, tuple[Report, float]] = {}
+        self._asked: list[_Asked] = []
+        self._of_cycle: set[str] = set()
         self._started_s = float("-inf")
         self._due_s = 0.0
+
+    @property
+    def due_s(self) -> float:
+        """When `turn` is to be called, by time.monotonic(); infinity where nobody waits for a look."""
+        wanted = {name for asked in self._asked for name in self._to_start(asked)}
+        starts = (self._begun_s.get(name, float("-inf")) + APART_S for name in wanted)
+        return min([*starts, *(asked.until_s for asked in self._asked)], default=float("inf"))
 
     def look(self) -> None:
         """Starts a cycle where it is time, and ends probes that are over theirs."""
@@ -63,8 +94,25 @@ class Cycle:
         for running in list(self._running.values()):
             if now_s >= running.deadline_s:
                 self._take(running)
-        if not self._running and now_s >= self._due_s:
-            self._start(now_s)
+        if not self._of_cycle and now_s >= self._due_s:
+            self._start_cycle(now_s)
+
+    def turn(self) -> None:
+        """Goes on with the looks that somebody waits for."""
+        now_s = time.monotonic()
+        for asked in list(self._asked):
+            for name in self._to_start(asked):
+                if now_s >= self._begun_s.get(name, float("-inf")) + APART_S:
+                    self._start(name, now_s)
+            if now_s >= asked.until_s or not asked.lacking:
+                self._answer(asked)
+
+    def ask(self, names: Iterable[str], within_s: float, told: Told) -> None:
+        """Has these probes look, if they are configured, and tells what they say once all have: looks that began after
+        this call. Those that do not answer within this time are told as unknown."""
+        now_s = time.monotonic()
+        wanted = tuple(name for name in names if name in self._names)
+        self._asked.append(_Asked(now_s, now_s + within_s if wanted else now_s, wanted, told))
 
     def wake(self) -> None:
         """The next one comes soon: when that which runs has ended, and not too soon after its start."""
@@ -72,7 +120,8 @@ class Cycle:
 
     def running_s(self) -> Mapping[str, float]:
         """Those that run now, and since how long."""
-        return {name: round(time.monotonic() - self._started_s, 1) for name in self._running}
+        now_s = time.monotonic()
+        return {name: round(now_s - self._begun_s[name], 1) for name in self._running}
 
     def stop(self) -> None:
         """Kills what runs, and does not wait for it."""
@@ -82,24 +131,27 @@ class Cycle:
         self._running.clear()
         self._probes.close()
 
-    def _start(self, now_s: float) -> None:
+    def _start_cycle(self, now_s: float) -> None:
         self._started_s, self._due_s = now_s, now_s + self._cycle_s
-        reports = []
+        self._of_cycle = set(self._names)
         for name in self._names:
-            if now_s < self._idle.get(name, now_s):
-                continue
-            started = self._probes.start(name, self._settings(PROBES[name].deadline_s))
-            if isinstance(started, Running):
-                self._running[name] = started
-                self._selector.register(started, selectors.EVENT_READ, lambda _, one=started: self._take(one))
-                continue
-            reports.append(started)
-            if started.status is Status.OK:
-                self._idle[name] = now_s + _NOTHING_S
-        for report in reports:
-            self._took(report)
-        if not self._running:
-            self._ended()
+            if name not in self._running:
+                self._start(name, now_s)
+
+    def _start(self, name: str, now_s: float) -> None:
+        idle, again_s = self._idle.get(name, (None, 0.0))
+        if idle is not None and now_s < again_s:
+            self._reported(idle, now_s, is_news=False)
+            return
+        self._begun_s[name] = now_s
+        started = self._probes.start(name, self._settings(PROBES[name].deadline_s))
+        if isinstance(started, Running):
+            self._running[name] = started
+            self._selector.register(started, selectors.EVENT_READ, lambda _: self._take(started))
+            return
+        if started.status is Status.OK:
+            self._idle[name] = started, now_s + _NOTHING_S
+        self._reported(started, now_s)
 
     def _take(self, running: Running) -> None:
         report = running.take()
@@ -108,6 +160,29 @@ class Cycle:
         self._selector.unregister(running)
         running.close()
         del self._running[running.name]
-        self._took(report)
-        if not self._running:
-            self._ended()
+        self._reported(report, self._begun_s[running.name])
+
+    def _reported(self, report: Report, begun_s: float, *, is_news: bool = True) -> None:
+        if is_news:
+            self._took(report)
+        for asked in list(self._asked):
+            if begun_s >= asked.since_s and report.probe in asked.lacking:
+                asked.reports[report.probe] = report
+                if not asked.lacking:
+                    self._answer(asked)
+        if self._of_cycle:
+            self._of_cycle.discard(report.probe)
+            if not self._of_cycle:
+                self._ended()
+
+    def _to_start(self, asked: _Asked) -> list[str]:
+        """Of which nothing runs that will answer."""
+        return [name for name in asked.lacking if name not in self._running]
+
+    def _answer(self, asked: _Asked) -> None:
+        if asked not in self._asked:
+            return
+        self._asked.remove(asked)
+        waited_s = asked.until_s - asked.since_s
+        late = (Report(name, Status.UNKNOWN, f"no answer within {waited_s:g} s") for name in asked.lacking)
+        asked.told([*asked.reports.values(), *late])

@@ -4,16 +4,19 @@ in children. Seconds are CLOCK_BOOTTIME's."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import selectors
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any
 
 from stepguard.agent.health.cycle import Cycle, probe_names
+from stepguard.agent.health.event_log import EventLog
 from stepguard.agent.health.gpu_count import GpuCount
 from stepguard.agent.health.gpu_events import XID, GpuEvents
-from stepguard.agent.health.job_gpus import JobGpus
+from stepguard.agent.health.job_gpus import Gpus, JobGpus
+from stepguard.agent.health.job_health import Story, told
 from stepguard.agent.health.kernel_log import KernelLog, Line
 from stepguard.agent.health.offences import Offences, count
 from stepguard.agent.health.once import KERNEL, NVML, Once
@@ -28,7 +31,9 @@ from stepguard.health.model import Event, Report, Status
 from stepguard.health.policy import NodeHealth, Rules
 from stepguard.health.probes.settings import Settings
 from stepguard.health.resets import Resets
+from stepguard.health.snapshot import Snapshot
 from stepguard.health.verdict import Item, NodeVerdict
+from stepguard.records.health import HealthRecord
 from stepguard.records.spool import AttemptKey, SpoolLayout
 
 # The item of a source that cannot be read is this probe's.
@@ -37,6 +42,10 @@ _GPU_PROBE = "nvml"
 # GPU recovery action changed: NVML tells the number alone, the kernel what is to be done.
 _XID_154 = 154
 _TEXT_MAX = 500
+# What moves or breaks under a job. DCGM watches by itself, and takes long.
+LOOKS = ("nvml", "nvidia-smi", "amd", "neuron", "infiniband", "host")
+# Well above what a look takes: a driver that has not answered by then hangs.
+LOOK_S = 10.0
 
 
 class Keeper:
@@ -65,6 +74,7 @@ class Keeper:
         self._jobs = JobGpus(state.get("jobs", {}))
         self._resets = Resets(state.get("resets", {}), boot_id)
         self._gpu_count = GpuCount(config, state.get("gpu_count", {}), selector, log)
+        self._events = EventLog(state.get("events", {}), boot_id)
         self._reports: dict[str, tuple[Report, float]] = {}
         self._counts = {"kernel_events": 0, "gpu_events": 0}
         self._cycle = Cycle(
@@ -89,11 +99,12 @@ class Keeper:
     @property
     def due_s(self) -> float:
         """When `turn` is to be called, by time.monotonic()."""
-        return self._kernel_log.due_s
+        return min(self._kernel_log.due_s, self._cycle.due_s)
 
     def turn(self) -> None:
-        """Goes on with the kernel's log."""
+        """Goes on with the kernel's log, and with looks that somebody waits for."""
         self._kernel_log.turn()
+        self._cycle.turn()
 
     def look(self, attempts: Iterable[AttemptKey]) -> None:
         """Once a second. `attempts`: those that are open."""
@@ -133,9 +144,26 @@ class Keeper:
         """An attempt of a job is about to start, with this environment of its prolog. Returns what concerns it."""
         return self._verdict_of(self._jobs.begin(key, environment))
 
+    def look_for(self, told: Callable[[list[Report]], None]) -> None:
+        """Has devices looked at for a job that begins or ends; what they are like is told a moment later."""
+        self._events.part()
+        self._cycle.ask(LOOKS, LOOK_S, told)
+
+    def told_of(self, key: AttemptKey, begin_s: float, before: Snapshot | None, after: Snapshot) -> HealthRecord:
+        """What is kept of an attempt that began then. What has become worse concerns the node as well."""
+        self._file.change()
+        gpus = self.gpus_of(key)
+        done = self._reaction.done_within(_now_s() - begin_s)
+        story = Story(key.job_id, begin_s, before, after, self._verdict_of(gpus), done)
+        return told(story, gpus, self._events, self._health)
+
     def verdict_for(self, key: AttemptKey | None) -> NodeVerdict:
         """What concerns an attempt: its GPUs and the node; all of the node where its GPUs are not known."""
-        return self._verdict_of(None if key is None else self._jobs.of(key, self._layout.attempt(key)))
+        return self._verdict_of(None if key is None else self.gpus_of(key))
+
+    def gpus_of(self, key: AttemptKey) -> Gpus:
+        """The GPUs of an attempt."""
+        return self._jobs.of(key, self._layout.attempt(key))
 
     def has_leave(self, item: Item) -> bool:
         """Whether the circuit breaker lets jobs be refused here for a thing that has failed."""
@@ -201,6 +229,8 @@ class Keeper:
         if counted is None:
             return
         self._health.add_event(*counted)
+        named = dataclasses.replace(counted[0], device=self._health.name(event.device))
+        self._events.add(named, counted[1])
         self._file.change()
         if status_of(event.fault_class, event.action) is Status.FAIL:
             self._cycle.wake()
@@ -221,7 +251,7 @@ class Keeper:
         self._health.add_report(report, now_s)
 
     def _own_verdict(self, key: AttemptKey) -> NodeVerdict | None:
-        gpus = self._jobs.of(key, self._layout.attempt(key))
+        gpus = self.gpus_of(key)
         return None if gpus is None else self._verdict_of(gpus)
 
     def _settings(self, deadline_s: float) -> Settings:
@@ -238,6 +268,7 @@ class Keeper:
             "jobs": self._jobs.state(),
             "resets": self._resets.state(),
             "gpu_count": self._gpu_count.state(),
+            "events": self._events.state(),
             "reaction": self._reaction.state(),
             "offences": self._offences.state(),
         }

@@ -56,6 +56,7 @@ class Reaction:
         self._not_before_s = 0.0
         self._is_held = False
         self._last: dict[str, Any] = {}
+        self._last_s = float("-inf")
         self._has_changed = False
 
     def state(self) -> dict[str, Any]:
@@ -65,6 +66,11 @@ class Reaction:
         """What is told of it."""
         configured = self._config.health.reaction
         return {"configured": configured, "node": self.node, "is_marked": self._is_marked, "last": self._last}
+
+    def done_within(self, for_s: float) -> str:
+        """What was done to the node within the last so many seconds, if anything."""
+        is_done = self._last.get("done") in ("marked", "lifted", "refused")
+        return str(self._last["text"]) if is_done and time.monotonic() - self._last_s <= for_s else ""
 
     def know_node(self, name: str) -> None:
         """Slurm's name of this node, which its daemons say."""
@@ -159,6 +165,7 @@ class Reaction:
         """What came of it."""
         now_s, done, is_news = time.monotonic(), said["done"], said["text"] != self._last.get("text")
         self._last = {"done": done, "text": said["text"], "at_s": time.time()}
+        self._last_s = now_s
         self._since_s = None
         self._is_held = done in ("failed", "refused")
         if done == "failed":

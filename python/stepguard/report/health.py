@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of the devices of a job: findings first, a row for each node that had any, a line for all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stepguard.archive.health import change_words, findings
+from stepguard.archive.reading_record import Record
+from stepguard.records.health import HealthRecord
+from stepguard.records.manifest import NodeRecord
+from stepguard.report.layout import INDENT, section, table, wrapped
+from stepguard.report.screen import Screen
+from stepguard.report.times import duration
+
+_FINDINGS = 40
+_MOVED = 3
+_WORST_FIRST = ("fail", "warn", "unknown", "ok")
+_HEADER = ("NODE", "STATUS", "ASKS FOR", "GPUS", "TOOK", "ENERGY", "CLOCKS HELD DOWN", "MOVED", "NOT KNOWN")
+_J_PER_KJ = 1000.0
+
+Looked = tuple[NodeRecord, HealthRecord]
+
+
+def health_page(record: Record, screen: Screen) -> Iterator[str]:
+    """The lines of the page. `record` has at least one node that was looked at."""
+    looked = looked_at(record)
+    found = [one for one in looked if _has_any(one[1])]
+    yield from _findings(found, screen)
+    if found:
+        yield from section("Nodes", table(_HEADER, [_row(*one, screen) for one in found], screen, INDENT), screen)
+    done = [(part, health.reaction) for part, health in looked if health.reaction]
+    told = [line for part, text in done for line in wrapped(screen.text(f"{part.node}: {text}"), INDENT, screen)]
+    yield from section("What was done", told, screen)
+    if found:
+        yield ""
+    yield _rest(record, [one for one in looked if one not in found], bool(found))
+
+
+def looked_at(record: Record) -> list[Looked]:
+    """The nodes whose agent has looked, the worst first."""
+    looked = [(part, part.health) for part in record.nodes if part.health is not None]
+    return sorted(looked, key=lambda one: _rank(one[1].status))
+
+
+def _rank(status: str) -> int:
+    return _WORST_FIRST.index(status) if status in _WORST_FIRST else 0
+
+
+def _has_any(health: HealthRecord) -> bool:
+    return health.status != "ok" or bool(health.changes or health.events or health.throttled_ms)
+
+
+def _findings(found: Sequence[Looked], screen: Screen) -> Iterator[str]:
+    told = [(part.node, one.text) for part, health in found for one in findings(health, part.node)]
+    lines = [line for node, text in told for line in wrapped(screen.text(f"{node}: {text}"), INDENT, screen)]
+    body = lines[:_FINDINGS] if len(told) > _FINDINGS else lines
+    more = len(told) - _FINDINGS
+    if more > 0:
+        body = [*body, f"{INDENT}{more} more: with --json"]
+    yield from list(section("Findings", body, screen))[1:]
+
+
+def _row(part: NodeRecord, health: HealthRecord, screen: Screen) -> tuple[str, ...]:
+    moved = [change_words(one) for one in health.changes if one.status == "ok"]
+    more = f"; {len(moved) - _MOVED} more" if len(moved) > _MOVED else ""
+    unknown = [f"{device or 'node'}: {', '.join(paths)}" for device, paths in health.not_known.items()]
+    held = ", ".join(f"{cause.replace('_', ' ')} {time_ms:.0f} ms" for cause, time_ms in health.throttled_ms.items())
+    return (
+        screen.text(part.node),
+        screen.text(health.status),
+        "" if health.action == "none" else screen.text(health.action),
+        str(len(health.gpus) or ""),
+        duration(health.seconds),
+        energy(health.energy_j),
+        screen.text(held),
+        screen.text("; ".join(moved[:_MOVED]) + more),
+        screen.text("; ".join([*([health.why] if health.why else []), *unknown])),
+    )
+
+
+def energy(joules: float | None) -> str:
+    """Joules as people read them; "" where they are not known."""
+    if joules is None:
+        return ""
+    return f"{joules:.0f} J" if joules < 10 * _J_PER_KJ else f"{joules / _J_PER_KJ:.0f} kJ"
+
+
+def _rest(record: Record, rest: Sequence[Looked], is_rest: bool) -> str:
+    nodes, gpus = len(rest), sum(len(health.gpus) for _, health in rest)
+    unseen = len(record.nodes) - len(looked_at(record))
+    words = []
+    if nodes:
+        other = "other " if is_rest else ""
+        count = f"{nodes} {other}node{'s' if nodes > 1 else ''}, {gpus} GPU{'' if gpus == 1 else 's'}"
+        joules = [health.energy_j for _, health in rest if health.energy_j is not None]
+        used = f", {energy(sum(joules))} used" if joules else ""
+        words.append(f"{count}: nothing found, nothing moved{used}")
+    if unseen:
+        words.append(f"{unseen} node{'s were' if unseen > 1 else ' was'} not looked at")
+    return "; ".join(words)
