@@ -13,7 +13,7 @@ from typing import Any
 
 from stepguard.archive.redaction.names import Harmless, Variable
 from stepguard.archive.redaction.values import CHECKS, DECODERS
-from stepguard.errors import ConfigError, reason
+from stepguard.errors import ConfigError
 
 _OWN_FILE = Path(__file__).with_name("rules.toml")
 _MAX_SIZE_BYTES = 1 << 20
@@ -84,8 +84,9 @@ def _read(path: Path) -> Rules:
             raise ConfigError("the file of redaction rules is too large", str(path), f"{_MAX_SIZE_BYTES} bytes at most")
         document = tomllib.loads(content.decode())
     except (OSError, UnicodeDecodeError) as error:
-        why = reason(error) if isinstance(error, OSError) else f"{error}: {path}"
-        raise ConfigError("cannot read the redaction rules", why, "name a text file that root can read") from error
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        advice = "name a text file that root can read"
+        raise ConfigError("cannot read the redaction rules", f"{path}: {why}", advice) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError("not TOML", f"{path}: {error}", "correct it there") from error
     kinds: dict[str, Any] = {}
