@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's agent: what it takes while nothing happens, how many jobs it records, and what large output costs."""
+"""A node's agent: how many jobs it records, and what large output costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.budgets import AGENT_IDLE_PERCENT, AGENT_MIB
 from bench.figures import figure
 from bench.scale import Usage, usage
 from bench.site import PYTHON, Site
@@ -18,13 +17,19 @@ from lab import Cluster, wait_until
 
 _PART = "agent"
 _NODE = "n1"
-_PROGRAM = Path(__file__).with_name("programs") / "record_jobs.py"
+_PROGRAMS = Path(__file__).with_name("programs")
+# By the words of their command lines.
+_PROCESSES = {
+    "agent": "stepguard agent",
+    "archiver": "stepguard archiver",
+    "forkserver": "stepguard.health.forkserver",
+    "GPU events": "stepguard.health.gpu_events_child",
+}
 _AT_ONCE = (1, 10, 100)
 _JOBS, _QUICK_JOBS = 300, 60
-_IDLE_S, _QUICK_IDLE_S = 30.0, 5.0
-_SETTLE_S = 3.0
 _ARCHIVED_S = 300.0
 _SIZES_BYTES = {"1 MiB": 1 << 20, "1 GiB": 1 << 30}
+_REDACTED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,11 @@ class Bench:
     def __init__(self, lab: Cluster) -> None:
         self.lab = lab
         self._next = 1_000_000
-        self._program = lab.write(lab.shared / "record_jobs.py", _PROGRAM.read_text(), user="root")
+        self._program = self.program("record_jobs.py")
+
+    def program(self, name: str) -> Path:
+        """One of programs/, where hosts of the lab find it."""
+        return self.lab.write(self.lab.shared / name, (_PROGRAMS / name).read_text(), user="root")
 
     def output(self, name: str, size_bytes: int) -> Path:
         """A file of alice's, every block of it written."""
@@ -63,14 +72,15 @@ class Bench:
         wait_until(lambda: not any(spooled.iterdir()), "all is in the archive", _ARCHIVED_S, 0.01)
         return Played(jobs, said["taken_s"], time.time() - began, said["longest_s"])
 
-    def processes(self) -> dict[str, int]:
-        """The agent and its archiver, by name."""
-        found = {}
-        for pid, command in self.lab.processes(_NODE).items():
-            for name in ("agent", "archiver"):
-                if f"stepguard {name}" in command and "python" in command.partition(" ")[0]:
-                    found[name] = pid
-        return found
+
+def processes(lab: Cluster) -> dict[str, int]:
+    """The agent of the lab's node and what it has started, by name."""
+    return {
+        name: pid
+        for pid, command in lab.processes(_NODE).items()
+        for name, words in _PROCESSES.items()
+        if words in command and "python" in command.partition(" ")[0]
+    }
 
 
 def measure(site: Site) -> Iterable[Row]:
@@ -79,29 +89,14 @@ def measure(site: Site) -> Iterable[Row]:
         bench = Bench(lab)
         small = bench.output("small", 1000)
         bench.play(10, 1, small)
-        yield from _idle(bench, _QUICK_IDLE_S if site.quick else _IDLE_S)
         jobs = _QUICK_JOBS if site.quick else _JOBS
         for at_once in _AT_ONCE:
             played = [bench.play(jobs, at_once, small) for _ in range(site.rounds(3, 1))]
             yield from _rates(at_once, played)
         yield from _large(bench, site.rounds(5, 1))
-        for name, pid in bench.processes().items():
+        yield from _redaction(bench, site.rounds(20, 3))
+        for name, pid in processes(lab).items():
             yield Row(_PART, f"{name}: memory at most, after all that", "MiB", figure([usage(pid).peak_mib]))
-
-
-def _idle(bench: Bench, idle_s: float) -> Iterable[Row]:
-    time.sleep(_SETTLE_S)
-    processes = bench.processes()
-    before = {name: usage(pid) for name, pid in processes.items()}
-    time.sleep(idle_s)
-    after = {name: usage(pid) for name, pid in processes.items()}
-    shares = {name: 100 * _cpu_s(before[name], after[name]) / idle_s for name in processes}
-    sizes = {name: resident_mib(pid) for name, pid in processes.items()}
-    for name in processes:
-        yield Row(_PART, f"{name}: idle, of a core", "%", figure([shares[name]]))
-        yield Row(_PART, f"{name}: memory", "MiB", figure([sizes[name]]))
-    yield Row(_PART, "both: idle, of a core", "%", figure([sum(shares.values())]), None, AGENT_IDLE_PERCENT)
-    yield Row(_PART, "both: memory", "MiB", figure([sum(sizes.values())]), None, AGENT_MIB)
 
 
 def _rates(at_once: int, played: list[Played]) -> Iterable[Row]:
@@ -129,12 +124,20 @@ def _large(bench: Bench, rounds: int) -> Iterable[Row]:
             base = base or value
 
 
+def _redaction(bench: Bench, rounds: int) -> Iterable[Row]:
+    argv = [PYTHON, "-I", str(bench.program("redact.py")), str(_REDACTED_BYTES), str(rounds)]
+    taken_ms = json.loads(bench.lab.run(argv, host=_NODE, user="root", timeout_s=300).stdout)
+    yield Row(_PART, "1 MiB of plain output: CPU of redaction", "ms", figure(taken_ms))
+
+
 def _all_cpu_s(bench: Bench) -> float:
-    used = [usage(pid) for pid in bench.processes().values()]
+    pids = processes(bench.lab)
+    used = [usage(pids[name]) for name in ("agent", "archiver")]
     return sum(one.cpu_s + one.children_cpu_s for one in used)
 
 
-def _cpu_s(before: Usage, after: Usage) -> float:
+def cpu_s(before: Usage, after: Usage) -> float:
+    """What a process and its children that have ended took in between."""
     return after.cpu_s + after.children_cpu_s - before.cpu_s - before.children_cpu_s
 
 

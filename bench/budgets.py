@@ -32,6 +32,7 @@ class Budget:
 
 _DESIGN = "design, section 7: "
 _SPLICE = "issue 3 (splice), "
+_HEALTH = "issue 5 (health), "
 
 SRUN_INSTRUCTIONS = Budget(60_000, True, _DESIGN + "srun without the option")
 SBATCH_INSTRUCTIONS = Budget(120_000, True, _DESIGN + "sbatch without the option")
@@ -45,4 +46,8 @@ HUNDRED_NODES_S = Budget(10, False, _SPLICE + "Must hold: recovery of 100 nodes,
 HOOKS_RATIO = Budget(1.05, False, _DESIGN + "prolog and epilog, whole job", ratio=True)
 HOOKS_RPCS = Budget(0, False, _DESIGN + "RPCs to slurmctld from hooks")
 AGENT_MIB = Budget(60, False, _DESIGN + "agent")
-AGENT_IDLE_PERCENT = Budget(0.2, False, _DESIGN + "agent, of a core idle")
+AGENT_IDLE_PERCENT = Budget(
+    0.2, False, _HEALTH + "Speed: idle of a core with kernel log, events and a 60 s health cycle"
+)
+SNAPSHOT_MS = Budget(100, False, _HEALTH + "Speed: 8-GPU snapshot")
+LINES_LOST = Budget(0, False, _HEALTH + "Must hold: 1,000 kernel lines a second: nothing lost")

@@ -35,10 +35,13 @@ class Site:
         """A cluster that has the product; not started yet."""
         return Cluster(nodes, gpus_per_node, plugstack=plugstack, prefix=self.product)
 
-    def lab_with_agents(self, nodes: int, slurm_conf: Settings | None = None, cpus_per_node: int = 8) -> Cluster:
+    def lab_with_agents(
+        self, nodes: int, slurm_conf: Settings | None = None, cpus_per_node: int = 8, gpus_per_node: int = 0
+    ) -> Cluster:
         """The same with an agent on each node; `slurm_conf` may say which prolog and epilog there are."""
         return Cluster(
             nodes,
+            gpus_per_node,
             slurm_conf=slurm_conf,
             plugstack=PLUGSTACK,
             prefix=self.product,

@@ -107,7 +107,7 @@ def _bound(budget: Budget, unit: str) -> str:
     return f"{'+' if budget.over_base else ''}{number(budget.limit, unit)} {unit}"
 
 
-_DIGITS = {"Ir": 0, "ms": 1, "s": 2, "MiB": 1, "ratio": 3, "%": 2, "RPCs": 0, "/s": 0}
+_DIGITS = {"Ir": 0, "ms": 1, "s": 2, "MiB": 1, "ratio": 3, "%": 2, "RPCs": 0, "/s": 0, "lines": 0}
 
 
 def number(value: float, unit: str, signed: bool = False) -> str:

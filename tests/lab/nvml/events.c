@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event sets. `event0 = 3 8 79` is the first event that ever happens: on GPU 3, of type 8 (XID), with data 79; the next is
 // event1. A set is told those that happen after it was made, for the GPUs and types that it is registered for.
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "call.h"
-
-enum { POLL_MS = 2 };
 
 struct nvmlEventSet {
     unsigned next;
@@ -60,27 +62,62 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t handle, unsigned long long ty
     return result;
 }
 
+// Readable once the state has changed: a new file takes the old one's place.
+static int watch_state(void)
+{
+    char directory[STATE_VALUE_MAX] = "";
+    const char *path = getenv("LAB_NVML");
+    snprintf(directory, sizeof directory, "%s", path != NULL ? path : "");
+    char *slash = strrchr(directory, '/');
+    if (slash != NULL)
+        slash[1] = '\0';
+    int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (watch < 0 || inotify_add_watch(watch, slash != NULL ? directory : ".", IN_MOVED_TO | IN_CLOSE_WRITE) < 0)
+        abort();
+    return watch;
+}
+
+static long long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static nvmlReturn_t next_event(nvmlEventSet_t set, nvmlEventData_t *data)
+{
+    unsigned gpu;
+    unsigned long long type, value;
+    while (event(set->next, &gpu, &type, &value)) {
+        set->next++;
+        if ((set->types[gpu] & type) == 0)
+            continue;
+        *data = (nvmlEventData_t){.device = handle_of(gpu, 0),
+                                  .eventType = type,
+                                  .eventData = value,
+                                  .gpuInstanceId = ~0u,
+                                  .computeInstanceId = ~0u};
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_TIMEOUT;
+}
+
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
 {
-    for (unsigned waited_ms = 0;; waited_ms += POLL_MS) {
-        nvmlReturn_t result = begin(__func__);
-        if (result != NVML_SUCCESS)
-            return result;
-        unsigned gpu;
-        unsigned long long type, value;
-        while (event(set->next, &gpu, &type, &value)) {
-            set->next++;
-            if ((set->types[gpu] & type) == 0)
-                continue;
-            *data = (nvmlEventData_t){.device = handle_of(gpu, 0),
-                                      .eventType = type,
-                                      .eventData = value,
-                                      .gpuInstanceId = ~0u,
-                                      .computeInstanceId = ~0u};
-            return NVML_SUCCESS;
-        }
-        if (waited_ms >= timeout_ms)
-            return NVML_ERROR_TIMEOUT;
-        nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000}, NULL);
-    }
+    struct pollfd changed = {.fd = watch_state(), .events = POLLIN};
+    long long until_ms = now_ms() + timeout_ms, left_ms;
+    nvmlReturn_t result;
+    do {
+        char seen[4096];
+        while (read(changed.fd, seen, sizeof seen) > 0)
+            continue;
+        result = begin(__func__);
+        if (result == NVML_SUCCESS)
+            result = next_event(set, data);
+        left_ms = until_ms - now_ms();
+        if (result == NVML_ERROR_TIMEOUT && left_ms > 0)
+            poll(&changed, 1, left_ms > 1000000 ? 1000000 : (int)left_ms);
+    } while (result == NVML_ERROR_TIMEOUT && left_ms > 0);
+    close(changed.fd);
+    return result;
 }
