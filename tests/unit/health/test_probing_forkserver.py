@@ -167,9 +167,10 @@ def test_a_forkserver_that_takes_nothing(gpus: Gpus, probes: Probes) -> None:
     _await(_start(probes, "nvml"))
     stopped = forkserver()
     os.kill(stopped, signal.SIGSTOP)
+    large = Settings(dev="/nonexistent", state="/" + "x" * 20_000)  # or there is room for more than we may have open
     with contextlib.ExitStack() as kept:
         started = []
-        while isinstance(one := probes.start("nvml", Settings(dev="/nonexistent")), Running):
+        while isinstance(one := probes.start("nvml", large), Running):
             started.append(kept.enter_context(one))
         assert (one.status, one.reason) == (
             Status.UNKNOWN,
