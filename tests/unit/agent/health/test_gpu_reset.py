@@ -31,7 +31,7 @@ def agent(make_agent: Make, gpus: Gpus) -> AgentProcess:
     kernel = Kernel(made.kernel_log)
     kernel.xid(48, gpu=2)
     kernel.xid(79, gpu=5)
-    wait_until(lambda: sorted(codes(made)) == [48, 79], 10)
+    wait_until(lambda: sorted(map(str, codes(made))) == ["48", "79"], 10)
     assert made.health()["action"] == "replace"
     return made
 
