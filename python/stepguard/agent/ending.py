@@ -123,4 +123,4 @@ class Ending:
                 end.attempt.not_before_s = time.monotonic() + _AGAIN_S
                 self._log.error(f"cannot mark job {end.attempt.key} complete: {error.strerror}", "mark")
 
-        self._storing.put(Job(end.directory, COMPLETE, b"", marked, makes_directory=False))
+        self._storing.put(Job(end.directory, COMPLETE, b"", marked, makes_directory=False, is_new=True))

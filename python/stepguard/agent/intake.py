@@ -150,7 +150,7 @@ class Intake:
             directory = self._layout.attempt(key)
             for temporary in directory.glob(".*"):
                 temporary.unlink(missing_ok=True)  # of an agent that was killed; nobody was told "ok"
-            found = spool.messages(directory)
+            found = [one for one in spool.messages(directory) if not self._is_torn(one[2])]
             self._sequence = max([self._sequence, *(sequence for sequence, _, _ in found)])
             attempt = self.attempts.open(key)
             attempt.last_s = time.monotonic()
@@ -161,6 +161,18 @@ class Intake:
                 attempt.had_begun |= kind in BEGINNINGS
             if is_complete:
                 self.attempts.close(attempt)
+
+    def _is_torn(self, path: Path) -> bool:
+        """Whether a power cut has left a part of a message, which is deleted: nobody was told "ok" for it."""
+        try:
+            if not wire.is_torn(path):
+                return False
+            self._log.warning(f"{path} was cut short by a power cut, before anybody was told that it is kept: deleted")
+            path.unlink()
+        except OSError as error:
+            self._log.error(f"{path} cannot be looked at: {error.strerror}", "torn")
+            return False
+        return True
 
     def _learn(self, attempt: Attempt, path: Path) -> None:
         try:
@@ -227,7 +239,8 @@ class Intake:
 
         self._usage.reserve(len(content))
         directory = self._layout.attempt(attempt.key)
-        self._storing.put(Job(directory, name, content, stored, is_vital=not lesser), is_urgent=True)
+        job = Job(directory, name, content, stored, is_vital=not lesser, is_new=True)
+        self._storing.put(job, is_urgent=True)
 
     def _waits(self, unstored: _Unstored, error: OSError) -> bool:
         """Whether a message that could not be stored stays in memory, and its attempt open, until it can be."""

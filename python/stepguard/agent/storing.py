@@ -2,7 +2,9 @@
 """The thread that writes into the spool, so that the agent's loop never waits for the disk.
 
 What waits is written together: all files, then one sync each, then one a directory. Syncs at the same time share the
-commits of a journalling file system: 100 of them took 135 ms one after another, 16 ms four at a time (ext4).
+commits of a journalling file system: 100 of them took 135 ms one after another, 16 ms four at a time (ext4). A message
+gets its name before it is synced, so that file and name are one commit, and not two, which on a busy disk take twice as
+long. A power cut in between leaves a part of it under its name, which nobody was told "ok" for: `records.wire.is_torn`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Job:
     """One file to come to be, `directory`/`name`, and what to do in the loop when it is safe, or cannot be.
 
     `done` gets None or the error. `size_bytes` is what it adds to the spool. One that `is_vital` and small gets room
-    from the reserve on a full disk.
+    from the reserve on a full disk. `is_new`: nothing has this name, and what a power cut leaves of it is recognized.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Job:
         *,
         makes_directory: bool = True,
         is_vital: bool = True,
+        is_new: bool = False,
     ) -> None:
         self.directory = directory
         self.name = name
@@ -55,18 +58,22 @@ class Job:
         self.is_vital = is_vital and len(content) <= _VITAL_MAX_BYTES
         self._content = content
         self._descriptor = -1
+        self._is_new = is_new
+        self._path = self.directory / f".{self.name}.new"
 
-    @property
-    def _temporary(self) -> Path:
-        return self.directory / f".{self.name}.new"
+    def _name_it(self) -> None:
+        self._path = self._path.rename(self.directory / self.name)
 
     def write(self) -> None:
         """Raises OSError, and leaves nothing then."""
-        self._descriptor = os.open(self._temporary, _NEW, 0o600)
+        self._path = self.directory / f".{self.name}.new"
+        self._descriptor = os.open(self._path, _NEW, 0o600)
         try:
             view = memoryview(self._content)
             while view:
                 view = view[os.write(self._descriptor, view) :]
+            if self._is_new:
+                self._name_it()
         except OSError:
             self._abandon()
             raise
@@ -75,7 +82,8 @@ class Job:
         """Raises OSError, and leaves nothing then."""
         try:
             os.fsync(self._descriptor)
-            self._temporary.rename(self.directory / self.name)
+            if not self._is_new:
+                self._name_it()
         except OSError:
             self._abandon()
             raise
@@ -88,7 +96,7 @@ class Job:
     def _abandon(self) -> None:
         os.close(self._descriptor)
         with contextlib.suppress(OSError):
-            self._temporary.unlink()
+            self._path.unlink()
 
 
 class Move(Job):

@@ -8,9 +8,14 @@ Numbers are little-endian, values any bytes. The first field is `kind`. spank/wi
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path  # 3 ms of import before a guarded step
 
 MAGIC = b"SGR1"
 HEADER_SIZE_BYTES = len(MAGIC) + 4
@@ -64,6 +69,18 @@ def decode(message: bytes) -> dict[str, bytes]:
     if len(message) != HEADER_SIZE_BYTES + size:
         raise MalformedMessage(f"{len(message) - HEADER_SIZE_BYTES} bytes of a body of {size}")
     return decode_body(message[HEADER_SIZE_BYTES:])
+
+
+def is_torn(path: Path) -> bool:
+    """Whether a file is the beginning of a message and no more, be it empty. Raises OSError."""
+    with path.open("rb") as file:
+        header, size_bytes = file.read(HEADER_SIZE_BYTES), os.fstat(file.fileno()).st_size
+    if len(header) < HEADER_SIZE_BYTES:
+        return MAGIC.startswith(header[: len(MAGIC)])
+    try:
+        return size_bytes < HEADER_SIZE_BYTES + body_size_bytes(header)
+    except MalformedMessage:
+        return False
 
 
 def encode(fields: Mapping[str, bytes]) -> bytes:

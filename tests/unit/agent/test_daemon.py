@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stepguard.records import wire
+from stepguard.records import spool, wire
 from unit.agent.agent_process import USER, AgentProcess, children, environment, epilog, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
@@ -117,6 +117,22 @@ def test_a_restart_takes_up_what_was_open(agent: AgentProcess) -> None:
     agent.tell(fields("step_end", 8, step_id="0"), epilog(8, 3), epilog(7))
     wait_until(lambda: agent.is_complete("7.0") and agent.is_complete("8.3"))
     assert agent.kinds("8.3") == ["prolog", "step_start", "step_end", "epilog"]
+
+
+def test_what_a_power_cut_has_cut_short_was_never_told_to_be_kept(agent: AgentProcess) -> None:
+    agent.tell(prolog(7))
+    agent.stop()
+    directory = agent.layout.jobs / "7.0"
+    whole = wire.encode(epilog(7))
+    for number, content in enumerate((b"", whole[:20], whole[:-1]), 100):
+        (directory / spool.message_name(number, "epilog")).write_bytes(content)
+    (directory / spool.message_name(103, "step_end")).write_bytes(b"\0" * 40)  # damaged in another way
+    agent.start()
+    assert agent.kinds("7.0") == ["prolog", "step_end"]
+    assert agent.log().count("was cut short by a power cut") == 3
+    assert agent.status()["attempts"][0]["is_ending"] is False
+    agent.tell(epilog(7))
+    wait_until(lambda: agent.is_complete("7.0"))
 
 
 def test_a_restart_remembers_which_attempts_have_had_their_epilog(agent: AgentProcess) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -100,3 +101,20 @@ def test_changed_messages() -> None:
     rounds = 30_000
     good = fuzz.decode(1, rounds)
     assert rounds // 10 < good < rounds  # it tries both
+
+
+@pytest.mark.parametrize(
+    ("content", "torn"),
+    [
+        *((message(KIND)[:size], size < len(message(KIND))) for size in (0, 1, 4, 7, 8, 9, len(message(KIND)))),
+        (message(KIND) + b"x", False),
+        (b"SGR2", False),
+        (b"\0" * 100, False),
+        (message(KIND, 0xFFFFFFFF), False),
+    ],
+)
+def test_the_beginning_of_a_message_is_what_a_power_cut_leaves(tmp_path: Path, content: bytes, torn: bool) -> None:
+    """What is damaged otherwise is not deleted, but told."""
+    path = tmp_path / "000001.prolog"
+    path.write_bytes(content)
+    assert wire.is_torn(path) is torn
