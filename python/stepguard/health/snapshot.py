@@ -44,7 +44,9 @@ def build(
     reports = list(reports)
     of_gpus: Mapping[str, Any] = next((report.values for report in reports if report.probe == GPU_PROBE), {})
     known = of_gpus.get("gpus")
-    wanted = None if gpus is None or _has_mig(known) else set(gpus)
+    wanted = None if gpus is None else set(gpus)
+    if wanted and _has_mig(known) and any(one.isdecimal() for one in wanted):
+        wanted = None
     unread = [one for one in of_gpus.get("unread", ()) if _is_wanted(one["device"], one, wanted)]
     kept = {uuid: one for uuid, one in (known or {}).items() if _is_wanted(uuid, one, wanted)}
     left_out = {*(known or {}), *(one["device"] for one in of_gpus.get("unread", ()))} - {

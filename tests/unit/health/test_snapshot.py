@@ -56,9 +56,10 @@ def test_a_lost_gpu_of_a_job(gpus: Gpus) -> None:
     assert [one["what"] for one in snapshot["findings"]] == ["gpu-lost"]
 
 
-def test_with_mig_all_gpus_are_taken(gpus: Gpus) -> None:
+def test_with_mig_indices_tell_nothing(gpus: Gpus) -> None:
     gpus.make_mig(0, 2)
     assert len(take([_look()], ("9",))["gpus"]) == 8
+    assert list(take([_look()], (uuid(0),))["gpus"]) == [uuid(0)], "by its name it can be told from the others"
 
 
 def test_gpus_that_are_not_known(gpus: Gpus) -> None:

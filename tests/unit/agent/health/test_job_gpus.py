@@ -52,6 +52,31 @@ def test_mig_devices_have_indices_of_their_own(jobs: JobGpus) -> None:
     assert jobs.begin(KEY, b"SLURM_JOB_GPUS=0\0") is None
 
 
+@pytest.mark.parametrize(
+    ("devices", "gpus"),
+    [
+        ("MIG-GPU-b/3/0,MIG-GPU-a/1/0,MIG-GPU-b/4/0", ("GPU-b", "GPU-a")),
+        ("MIG-device-of-a", ("GPU-a",)),
+        ("GPU-b,MIG-device-of-a", ("GPU-b", "GPU-a")),
+        ("MIG-of-somewhere-else", None),
+        ("MIG-GPU-b/3/0,2", None),
+        ("0,1", None),
+        ("", None),
+    ],
+)
+def test_mig_devices_by_their_names(devices: str, gpus: tuple[str, ...] | None) -> None:
+    jobs = JobGpus({})
+    jobs.learn(
+        {
+            "GPU-a": {"index": 0, "mig": {"mode": 1, "devices": {"MIG-device-of-a": {}}}},
+            "GPU-b": {"index": 1, "mig": {"mode": 1, "devices": {"MIG-device-of-b": {}}}},
+        }
+    )
+    environment = f"SLURM_JOB_GPUS=0,1\0CUDA_VISIBLE_DEVICES={devices}\0".encode()
+    assert jobs.begin(KEY, environment) == gpus
+    assert JobGpus(jobs.state()).begin(KEY, environment) == gpus
+
+
 def test_a_gpu_that_leaves_the_enumeration_moves_nobodys_gpus(jobs: JobGpus, tmp_path: Path) -> None:
     jobs.begin(KEY, b"SLURM_JOB_GPUS=1\0")
     jobs.learn({"GPU-a": gpu(0), "GPU-c": gpu(1)})
