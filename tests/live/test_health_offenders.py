@@ -24,6 +24,12 @@ def listed(lab: Cluster, *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return done.status, {one["node"]: one for one in json.loads(done.stdout)["nodes"]}
 
 
+def remembered(lab: Cluster, node: str) -> list[list[str]]:
+    """Which GPUs have failed which jobs, by what the agent keeps over a restart."""
+    kept = json.loads((lab.agents.spool(node) / "health.json").read_text())
+    return [one[:2] for one in kept["offences"]["jobs"]]
+
+
 def test_a_lemon_is_the_last_spare_and_is_listed() -> None:
     with sick_lab(4, more="lemon_jobs = 1\ncycle_s = 2\nclear_s = 0") as lab:
         gpus = gpus_of(lab, "n3")
@@ -31,8 +37,9 @@ def test_a_lemon_is_the_last_spare_and_is_listed() -> None:
         await_state(lab, failed, "RUNNING")
         gpus["gpu1.rows.failure"] = 1
         until("it has failed", lambda: health(lab, "n3")["status"] == "fail", 30, 0.2)
-        gpus["gpu1.rows.failure"] = 0
         lab.run(["scancel", failed], user="root")
+        until("it is remembered", lambda: remembered(lab, "n3") == [[GPU_1, failed]], 15, 0.2)
+        gpus["gpu1.rows.failure"] = 0
         until("it is repaired", lambda: health(lab, "n3")["status"] == "ok", 30, 0.2)
         lab.wait_idle()
 

@@ -28,7 +28,7 @@ class Offences:
     def __init__(self, config: Health, state: Mapping[str, Any]) -> None:
         self._config = config
         told = state.get("jobs", ())
-        self._failures = [Failure("", str(gpu), str(job_id), float(at_s)) for gpu, job_id, at_s in told]
+        self._failures = [Failure(str(gpu), str(job_id), float(at_s)) for gpu, job_id, at_s in told]
         # What has failed on GPUs, and how often: what was before a job began is not counted against it.
         self._known: dict[str, int] = {str(key): int(count) for key, count in state.get("known", {}).items()}
         # A job may be over a moment after its GPU has failed, or before the kernel has said so.
@@ -57,7 +57,7 @@ class Offences:
         for key in attempts:
             own = verdict_of(key)
             gpus = {item.gpu for name, item in _failed_gpus(own).items() if name in news} if own else set()
-            self._failures += [Failure("", gpu, str(key.job_id), now_s) for gpu in sorted(gpus)]
+            self._failures += [Failure(gpu, str(key.job_id), now_s) for gpu in sorted(gpus)]
         young = [one for one in self._failures if now_s - one.at_s < self._config.lemon_window_s]
         self._failures = young[-_REMEMBERED:]
 

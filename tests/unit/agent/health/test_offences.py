@@ -44,7 +44,7 @@ class Node:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [NOW_S]
-    monkeypatch.setattr(offences.time, "time", lambda: now[0])
+    monkeypatch.setattr("stepguard.agent.health.offences.time.time", lambda: now[0])
     return now
 
 

@@ -19,7 +19,7 @@ from stepguard.records.node_state import NodeState, from_json
 from unit.agent.health.conftest import Loop
 from unit.health.building import XID_79, finding, looked_at, report
 
-LEMON = [Offender("", "0000:0f:00", ("7", "8", "9"), 1_800_000_000.0)]
+LEMON = [Offender("0000:0f:00", ("7", "8", "9"), 1_800_000_000.0)]
 
 
 class Teller:
