@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of the kernel's log → events, as they come. What takes more than one line is put together here: a line that
-tells more of an event is not another one, and a line that names no GPU is of the one that was named just before.
-"""
+"""Lines of the kernel's log → events, as they come. A line that tells more of an event is not another one."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Callable, Iterable
 
 from stepguard.agent.health.kernel_log import Line
 from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.in_context import InContext
 from stepguard.health.kernel.line import LogLine
-from stepguard.health.kernel.nvidia import named_gpu
-from stepguard.health.kernel.recognize import event_of, sightings
+from stepguard.health.kernel.recognize import event_of
 from stepguard.health.kernel.sighting import Sighting
 from stepguard.health.model import Event
 from stepguard.health.policy import APART_S
 
-_LINES_OF_ONE_MESSAGE = 5
 _REMEMBERED = 256
 
 
@@ -26,10 +22,7 @@ class KernelEvents:
     """`catalogue` is asked for its rows by lines that name a code, and by no other."""
 
     def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
-        self._catalogue = catalogue
-        self._gpu, self._gpu_line = "", 0
-        self._lines = 0
-        self._kills: collections.deque[str] = collections.deque(maxlen=_REMEMBERED)
+        self._in_context = InContext(catalogue)
         self._mains: dict[tuple[str, object, str], float] = {}
 
     def of(self, lines: Iterable[Line]) -> list[tuple[Event, float]]:
@@ -51,30 +44,11 @@ class KernelEvents:
         return found
 
     def _sightings(self, text: str) -> list[tuple[Sighting, str]]:
-        self._lines += 1
         if "\\x" in text:
             from stepguard.health.kernel.formats import unescaped
 
             text = unescaped(text)
-        found = sightings(text, self._catalogue())
-        if not found and text.startswith("NVRM: The NVIDIA GPU "):
-            self._gpu, self._gpu_line = named_gpu(text), self._lines
-        return [(self._named(one), text) for one in found if not self._is_told(one)]
-
-    def _named(self, sighting: Sighting) -> Sighting:
-        is_of_gpu = self._gpu and self._lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
-        if sighting.source == "xid" and not sighting.device and is_of_gpu:
-            return sighting._replace(device=self._gpu)
-        return sighting
-
-    def _is_told(self, sighting: Sighting) -> bool:
-        """Whether a line before has told of this kill by the OOM killer."""
-        if sighting.source != "oom" or not sighting.pid:
-            return False
-        if sighting.pid in self._kills:
-            return True
-        self._kills.append(sighting.pid)
-        return False
+        return [(one, text) for one in self._in_context.sightings(text)]
 
     def _count(self, sighting: Sighting, at_s: float) -> int:
         """0 for a line that says more of what has been counted."""

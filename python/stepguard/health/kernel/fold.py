@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from stepguard.health.catalogue import Catalogue, Repeats, shipped
+from stepguard.health.kernel.in_context import InContext
 from stepguard.health.kernel.line import LogLine
-from stepguard.health.kernel.nvidia import named_gpu
-from stepguard.health.kernel.recognize import event_of, sightings
+from stepguard.health.kernel.recognize import event_of
 from stepguard.health.kernel.sighting import Sighting
 from stepguard.health.model import Action, Event, FaultClass
 
@@ -27,8 +27,6 @@ MAX_EVENTS = 10_000
 _SAME_FAULT_S = 1.0
 _MAX_TEXTS = 64
 _MAX_TEXT = 1000
-_REMEMBERED_KILLS = 64
-_LINES_OF_ONE_MESSAGE = 5
 
 
 class _Key(NamedTuple):
@@ -110,39 +108,17 @@ class Folder:
     def __init__(self, catalogue: Catalogue | None = None) -> None:
         self._catalogue = catalogue or shipped()
         self._counted: dict[_Key, _Counted] = {}
-        self._kills: collections.deque[tuple[str, str, bool]] = collections.deque(maxlen=_REMEMBERED_KILLS)
-        self._gpu, self._gpu_line = "", 0
-        self._lines = 0
+        self._in_context = InContext(lambda: self._catalogue)
         self.is_cut = False
 
     def add(self, line: LogLine) -> None:
-        self._lines += 1
-        found = sightings(line.text, self._catalogue)
-        if not found:
-            if line.text.startswith("NVRM: The NVIDIA GPU "):
-                self._gpu, self._gpu_line = named_gpu(line.text), self._lines
-            return
-        for sighting in found:
-            if sighting.source == "xid" and not sighting.device and self._is_of_gpu():
-                sighting = sighting._replace(device=self._gpu)
-            if sighting.source != "oom" or not self._is_told(sighting, line):
-                self._count(sighting, line)
+        for sighting in self._in_context.sightings(line.text, (line.host, line.is_kernel)):
+            self._count(sighting, line)
 
     def events(self) -> list[Event]:
         """What there was, by first line."""
         said = self._recoveries()
         return [self._overridden(counted, said.get(_gpu_of(key))) for key, counted in self._counted.items()]
-
-    def _is_of_gpu(self) -> bool:
-        return bool(self._gpu) and self._lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
-
-    def _is_told(self, sighting: Sighting, line: LogLine) -> bool:
-        """Whether a line before has told of this kill already."""
-        kill = (sighting.pid, line.host, line.is_kernel)
-        if sighting.pid and kill in self._kills:
-            return True
-        self._kills.append(kill)
-        return False
 
     def _count(self, sighting: Sighting, line: LogLine) -> None:
         key = _Key(*sighting[:5], trusted=line.is_kernel, host=line.host)
@@ -159,7 +135,7 @@ class Folder:
             counted.details += 1
         else:
             counted.main += 1
-        counted.last = self._lines
+        counted.last = self._in_context.lines
         if counted.times:
             counted.times.add(line, sighting.pid)
 

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lines tell that need a line before them: a line that names no GPU is of the one that was named just before, and
+the second line on one kill by the OOM killer tells nothing new."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Hashable
+
+from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.nvidia import named_gpu
+from stepguard.health.kernel.recognize import sightings
+from stepguard.health.kernel.sighting import Sighting
+
+_LINES_OF_ONE_MESSAGE = 5
+_REMEMBERED_KILLS = 256
+_NAMES_A_GPU = "NVRM: The NVIDIA GPU "
+
+
+class InContext:
+    """Takes the lines of a log, one after the other. `catalogue` is asked for by lines that name a code alone."""
+
+    def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
+        self._catalogue = catalogue
+        self._gpu, self._gpu_line = "", 0
+        self._kills: collections.deque[tuple[str, Hashable]] = collections.deque(maxlen=_REMEMBERED_KILLS)
+        self.lines = 0
+
+    def sightings(self, text: str, witness: Hashable = None) -> list[Sighting]:
+        """What this line tells. `witness`: whose words these are, where a log has those of several."""
+        self.lines += 1
+        found = sightings(text, self._catalogue())
+        if not found and text.startswith(_NAMES_A_GPU):
+            self._gpu, self._gpu_line = named_gpu(text), self.lines
+        return [self._named(one) for one in found if not self._is_told(one, witness)]
+
+    def _named(self, sighting: Sighting) -> Sighting:
+        is_of_gpu = self._gpu and self.lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
+        if sighting.source == "xid" and not sighting.device and is_of_gpu:
+            return sighting._replace(device=self._gpu)
+        return sighting
+
+    def _is_told(self, sighting: Sighting, witness: Hashable) -> bool:
+        if sighting.source != "oom" or not sighting.pid:
+            return False
+        kill = (sighting.pid, witness)
+        if kill in self._kills:
+            return True
+        self._kills.append(kill)
+        return False
