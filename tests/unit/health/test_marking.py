@@ -192,6 +192,7 @@ def test_what_a_log_said_is_one_plain_line() -> None:
     nasty = verdict(item(text='a : b\n\x1b[31m"quoted" State=IDLE \u2028 é' + "x" * 5000))
     done = decide(nasty, node(), "drain", {})
     assert isinstance(done, Mark)
+    assert done.reason is not None
     assert done.reason.isascii()
     assert done.reason.isprintable()
     assert " : " not in done.reason
