@@ -13,5 +13,5 @@ archiver   keeps the other process alive, which alone touches the archive
 health     what is wrong with the node, and what is done about it; a package
 answers    status, verdict, health and gate
 check      `stepguard agent --check`
-service    what systemd is told; log: what people are told
+service    what systemd is told; signals: what it is told itself; log: what people are told
 """

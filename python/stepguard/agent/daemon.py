@@ -12,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
-import socket
 import time
 import traceback
 from pathlib import Path
@@ -31,6 +29,7 @@ from stepguard.agent.notes import Notes
 from stepguard.agent.reserve import Reserve
 from stepguard.agent.server import Connection, Server, raise_descriptor_limit
 from stepguard.agent.service import Service
+from stepguard.agent.signals import Signals
 from stepguard.agent.slurmstepds import Slurmstepds
 from stepguard.agent.storing import Refill, Storing
 from stepguard.agent.usage import Usage
@@ -38,7 +37,7 @@ from stepguard.config import Config
 from stepguard.errors import StepguardError
 from stepguard.places import conflicts
 from stepguard.records import wire
-from stepguard.records.spool import SpoolLayout
+from stepguard.records.spool import AttemptKey, SpoolLayout
 from stepguard.records.wire import MalformedMessage
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -83,11 +82,11 @@ class Agent:
         self._health = Keeper(config, self._layout, self._boot_id, self._selector, self._storing, log)
         self._devices = Devices(self._health, self._intake, self._layout, self._boot_id, self._settle)
         self._service = Service(os.environ, log)
-        self._stopping = False
+        self._signals = Signals(self._selector, log)
 
     def run(self) -> int:
         """Serves until SIGTERM or SIGINT. Returns the exit status. Raises StepguardError when it cannot begin."""
-        self._catch_signals()
+        self._signals.catch()
         self._intake.rebuild()
         self._take_notes()
         listener = place.listen(self._socket_path)
@@ -111,7 +110,7 @@ class Agent:
 
     def _serve(self) -> None:
         tick_s = watchdog_s = 0.0
-        while not self._stopping:
+        while not self._signals.say_stop:
             now_s = time.monotonic()
             if now_s >= tick_s:
                 tick_s = now_s + _TICK_S
@@ -207,23 +206,29 @@ class Agent:
             line = f"fail {verdict}".encode(errors="replace")[: wire.REPLY_MAX_BYTES - 1]
             self._server.answer(connection, line.replace(b"\n", b" ") + b"\n")
 
-        verdict = self._gate(message, fields) if message.kind == "prolog" else ""
+        is_prolog, has_gate = message.kind == "prolog", self._config.agent.gate
+        verdict = self._gate(message, fields) if is_prolog and has_gate else ""
         attempt = self._intake.keep(connection.uid, message, fields, content, nobody_waits if verdict else kept)
         if verdict:
             self._intake.find(attempt, answers.GATE, f"no job may start here: {verdict}", self._boot_id, failed)
+        if is_prolog and not has_gate:  # while it is written
+            self._begin(attempt.key, message, fields)
         self._devices.look_at(attempt)
 
     def _gate(self, message: Message, fields: dict[str, bytes]) -> str:
         """Why the job whose prolog this is may not start here; "" when it may."""
-        self._health.know_node(message.node)
-        verdict = self._health.begin(self._intake.attempts.key_of(message), fields.get("environment", b""))
-        if not self._config.agent.gate:
-            return ""
+        key = self._intake.attempts.key_of(message)
+        self._begin(key, message, fields)
+        verdict = self._health.verdict_for(key)
         gate = answers.gate(self._fault_file, verdict, self._health.has_leave)
         if gate.doubt:
             why = "the circuit breaker has not let this node refuse jobs, or not yet"
             self._log.warning(f"job {message.job_id} may start here, for {why}: {gate.doubt}", "gate")
         return gate.refusal
+
+    def _begin(self, key: AttemptKey, message: Message, fields: dict[str, bytes]) -> None:
+        self._health.know_node(message.node)
+        self._health.begin(key, fields.get("environment", b""))
 
     def _answer(self, connection: Connection, message: Message) -> None:
         uid = connection.uid
@@ -281,22 +286,3 @@ class Agent:
     def _ended(self, attempt: Attempt, marked_s: float) -> None:
         if attempt.last_s <= marked_s:
             self._intake.attempts.close(attempt)
-
-    # -- signals --
-
-    def _catch_signals(self) -> None:
-        readable, writable = socket.socketpair()
-        for end in (readable, writable):
-            end.setblocking(False)
-        signal.set_wakeup_fd(writable.fileno(), warn_on_full_buffer=False)
-        self._signals = (readable, writable)
-        self._selector.register(readable, selectors.EVENT_READ, self._signalled)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)
-
-    def _signalled(self, _events: int) -> None:
-        for number in self._signals[0].recv(64):
-            if number == signal.SIGHUP:
-                self._log.info("the configuration is read at start only: restart the agent, nothing is lost by that")
-            else:
-                self._stopping = True

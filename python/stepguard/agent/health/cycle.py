@@ -21,6 +21,8 @@ ALL = "all"
 WAKE_S = 5.0
 # Jobs that begin or end one upon another are told of by one look: a probe starts no more often than this.
 APART_S = 0.25
+# Whoever asks has a hook to answer, which goes first: starting a probe takes as long as that.
+_AFTER_S = 0.01
 # Whether there is anything to look at, where there was not, is asked this seldom: it takes some ms of the loop.
 _NOTHING_S = 600.0
 
@@ -85,7 +87,8 @@ class Cycle:
     def due_s(self) -> float:
         """When `turn` is to be called, by time.monotonic(); infinity where nobody waits for a look."""
         wanted = {name for asked in self._asked for name in self._to_start(asked)}
-        starts = (self._begun_s.get(name, float("-inf")) + APART_S for name in wanted)
+        since_s = min((asked.since_s for asked in self._asked), default=0.0) + _AFTER_S
+        starts = (max(since_s, self._begun_s.get(name, float("-inf")) + APART_S) for name in wanted)
         return min([*starts, *(asked.until_s for asked in self._asked)], default=float("inf"))
 
     def look(self) -> None:
@@ -102,7 +105,7 @@ class Cycle:
         now_s = time.monotonic()
         for asked in list(self._asked):
             for name in self._to_start(asked):
-                if now_s >= self._begun_s.get(name, float("-inf")) + APART_S:
+                if now_s >= max(asked.since_s + _AFTER_S, self._begun_s.get(name, float("-inf")) + APART_S):
                     self._start(name, now_s)
             if now_s >= asked.until_s or not asked.lacking:
                 self._answer(asked)

@@ -140,9 +140,9 @@ class Keeper:
         """Slurm's name of this node, by its own daemons."""
         self._reaction.know_node(name)
 
-    def begin(self, key: AttemptKey, environment: bytes) -> NodeVerdict:
-        """An attempt of a job is about to start, with this environment of its prolog. Returns what concerns it."""
-        return self._verdict_of(self._jobs.begin(key, environment))
+    def begin(self, key: AttemptKey, environment: bytes) -> None:
+        """An attempt of a job is about to start, with this environment of its prolog."""
+        self._jobs.begin(key, environment)
 
     def look_for(self, told: Callable[[list[Report]], None]) -> None:
         """Has devices looked at for a job that begins or ends; what they are like is told a moment later."""
