@@ -23,6 +23,8 @@ from lab.releases import Release
 from lab.roots import product
 
 _PACKAGES = "usr/lib/python3/dist-packages"
+# The demo's GPUs are device files: NVML has nothing to tell of them.
+_AGENTS = '[health]\nprobes = ["host"]\ngpu_events = false'
 _PLUGSTACK = "optional /opt/stepguard/lib/slurm/stepguard.so\n"
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -63,7 +65,7 @@ def _play(story: Story, screen: Screen) -> str:
     screen.say("demo", "make install PREFIX=/opt/stepguard DESTDIR=build/product (the first time takes a minute)")
     prefix = product()
     screen.say("demo", f"starting a Slurm cluster of {story.num_nodes} nodes on this machine")
-    with Cluster(story.num_nodes, story.gpus_per_node, story.slurm_conf, _PLUGSTACK, prefix, agents="") as lab:
+    with Cluster(story.num_nodes, story.gpus_per_node, story.slurm_conf, _PLUGSTACK, prefix, agents=_AGENTS) as lab:
         gpus = f", {story.gpus_per_node} GPUs each" if story.gpus_per_node else ""
         screen.say("slurm", f"Slurm {lab.release.version}, nodes {', '.join(lab.nodes)} are idle{gpus}")
         screen.say("slurm", f"plugstack.conf: {_PLUGSTACK}")
