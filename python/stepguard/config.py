@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stepguard import named_file
 from stepguard.errors import ConfigError, reason
 
-_MAX_SIZE_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 # Of one output, head and tail together: it is held in memory while it is redacted.
 KEPT_MAX_KIB = 64 << 10
 # poll(2) takes milliseconds in an int: some 24 days.
@@ -241,7 +241,7 @@ def load(path: Path | None = None) -> Config:
     named = path or (Path(os.environ["STEPGUARD_CONFIG"]) if os.environ.get("STEPGUARD_CONFIG") else None)
     chosen = named or DEFAULT_PATH
     try:
-        text = _read_bounded(chosen)
+        text = named_file.read(chosen, MAX_BYTES).decode()
     except FileNotFoundError:
         if named is None:
             return Config()
@@ -249,21 +249,9 @@ def load(path: Path | None = None) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         where = why if str(chosen) in why else f"{chosen}: {why}"
-        raise ConfigError("cannot read the configuration", where, "it must be a text file that all can read") from error
+        advice = f"it must be a text file that all can read, of {MAX_BYTES >> 20} MiB at most"
+        raise ConfigError("cannot read the configuration", where, advice) from error
     return parse(text, chosen)
-
-
-def _read_bounded(path: Path) -> str:
-    """The text of a regular file of bearable size; whoever types srun may name any file. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # before fdopen(), which calls a directory by its number
-        os.close(descriptor)
-        raise OSError("not a regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        content = file.read(_MAX_SIZE_BYTES + 1)
-    if len(content) > _MAX_SIZE_BYTES:
-        raise OSError(f"larger than {_MAX_SIZE_BYTES} bytes")
-    return content.decode()
 
 
 def parse(text: str, path: Path) -> Config:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stepguard import named_file
+
 _ACTIONS = ("replace", "reboot", "check")
 _MAX_SIZE_BYTES = 4096
 
@@ -19,8 +21,8 @@ def local_faults(path: Path) -> list[Fault]:
     itself told as a fault that needs a check, since somebody meant to say something.
     """
     try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_SIZE_BYTES).decode(errors="replace").strip()
+        with named_file.opened(path) as file:
+            text = named_file.beginning(file, _MAX_SIZE_BYTES).decode(errors="replace").strip()
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from stepguard import named_file
 from stepguard.agent import place, reading
 from stepguard.agent.health.cycle import probe_names
-from stepguard.config import Config, Health
+from stepguard.config import MAX_BYTES, Config, Health
 from stepguard.errors import ConfigError
 from stepguard.health.catalogue import of_site
 from stepguard.places import conflicts, parents_problem
@@ -59,7 +60,11 @@ def _document(path: Path | None) -> dict[str, dict[str, object]]:
         return {}
     import tomllib
 
-    return tomllib.loads(path.read_text())
+    return tomllib.loads(_text(path))
+
+
+def _text(path: Path) -> str:
+    return named_file.read(path, MAX_BYTES).decode()
 
 
 def _rights() -> Iterator[str]:
@@ -116,7 +121,7 @@ def _words_for_c(config: Config) -> Iterator[str]:
     if config.path is None:
         return
     section, plain = "", set()
-    for line in config.path.read_text().splitlines():
+    for line in _text(config.path).splitlines():
         if header := re.match(r"\s*\[([^]]*)\]", line):
             section = header[1].strip()
         elif len(os.fsencode(line)) > _LINE_MAX_BYTES:

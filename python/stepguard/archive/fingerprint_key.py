@@ -8,14 +8,14 @@ import contextlib
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from stepguard import named_file
 from stepguard.errors import ConfigError
 
 _SIZE_BYTES = 32
-_MIN_BYTES = 16
+_MIN_BYTES, _MAX_BYTES = 16, 4096
 _MAKE = "(umask 077; head -c 32 /dev/urandom >FILE) makes one"
 
 
@@ -25,12 +25,12 @@ def site(site_file: str) -> bytes | None:
         return None
     where = f"[archive] fingerprint_key: {site_file}"
     try:
-        with Path(site_file).open("rb") as file:
-            status = os.fstat(file.fileno())
-            key = file.read(4096)
+        with named_file.opened(Path(site_file)) as file:
+            status = os.fstat(file)
+            key = named_file.content(file, _MAX_BYTES)
     except OSError as error:
         raise ConfigError("cannot read the key", f"{where}: {error.strerror}", _MAKE) from error
-    if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
+    if status.st_mode & 0o077 or status.st_uid != os.geteuid():
         raise ConfigError("the key is not root's alone", where, "chown root, chmod 600")
     if len(key) < _MIN_BYTES:
         raise ConfigError(f"a key of {len(key)} bytes", where, _MAKE)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from stepguard.agent.check import local_problems
+from stepguard.cli.doctor import agent_problems
 from stepguard.config import load
 from unit.agent.agent_process import AgentProcess
 
@@ -44,9 +46,35 @@ def test_what_the_agent_would_not_start_with(
     agent = make_agent(health=line.format(rows))
     done = check(agent)
     assert (done.returncode, said.format(rows) in done.stderr) == (78, True), done.stderr
-    assert [one for one in local_problems(load(agent.config)) if said.format(rows) in one], "the doctor tells it too"
+    assert [one for one in agent_problems(load(agent.config)) if said.format(rows) in one], "the doctor tells it too"
     started = subprocess.run(agent.argv(), capture_output=True, text=True, timeout=60)
     assert (started.returncode, said.format(rows) in started.stderr) == (78, True), started.stderr
+
+
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero"])
+@pytest.mark.parametrize("key", ["catalogue", "redaction_rules", "fingerprint_key"])
+def test_a_file_without_an_end_is_refused_by_whoever_would_read_it(make_agent: Make, key: str, kind: str) -> None:
+    path = Path(kind) if kind.startswith("/") else make_agent().directory / kind
+    if kind == "fifo":
+        os.mkfifo(path)
+    line = f'{key} = "{path}"\n'
+    said = f"{path}: it is not a regular file: "
+    agent = make_agent(health=line) if key == "catalogue" else make_agent(more=line)
+    done = check(agent)
+    assert (done.returncode, said in done.stderr) == (78, True), done.stderr
+    assert [one for one in agent_problems(load(agent.config)) if said in one], "the doctor tells it too"
+    argv = agent.argv() if key == "catalogue" else [sys.executable, "-m", "stepguard", "archiver", str(os.getpid())]
+    env = {**os.environ, "STEPGUARD_CONFIG": str(agent.config)}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
+    assert (done.returncode, said in done.stderr) == (78, True), done.stderr
+
+
+def test_a_configuration_that_is_a_pipe_is_refused(make_agent: Make) -> None:
+    agent = make_agent()
+    agent.config.unlink()
+    os.mkfifo(agent.config)
+    done = check(agent)
+    assert (done.returncode, f"{agent.config}: it is not a regular file" in done.stderr) == (78, True), done.stderr
 
 
 def test_it_shows_what_is_in_effect(make_agent: Make, rows: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stepguard import named_file
 from stepguard.archive.redaction.names import Harmless, Variable
 from stepguard.archive.redaction.values import CHECKS, DECODERS
 from stepguard.errors import ConfigError
@@ -78,15 +79,10 @@ def load_rules(site_file: Path | None, off: Sequence[str]) -> Rules:
 
 def _read(path: Path) -> Rules:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_SIZE_BYTES + 1)
-        if len(content) > _MAX_SIZE_BYTES:
-            raise ConfigError("the file of redaction rules is too large", str(path), f"{_MAX_SIZE_BYTES} bytes at most")
-        document = tomllib.loads(content.decode())
+        document = tomllib.loads(named_file.read(path, _MAX_SIZE_BYTES).decode())
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        advice = "name a text file that root can read"
-        raise ConfigError("cannot read the redaction rules", f"{path}: {why}", advice) from error
+        raise ConfigError("cannot read the redaction rules", f"{path}: {why}", named_file.ADVICE) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError("not TOML", f"{path}: {error}", "correct it there") from error
     kinds: dict[str, Any] = {}

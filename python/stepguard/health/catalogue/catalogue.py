@@ -8,12 +8,14 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepguard.errors import ConfigError, reason
+from stepguard import named_file
+from stepguard.errors import ConfigError
 from stepguard.health.catalogue import rows
 from stepguard.health.catalogue.entry import Entry, unknown
 
 SITE_ORIGIN = "the site's configuration"
 _MAX_DIGITS = 9
+_SITE_MAX_BYTES = 1 << 20
 
 
 class Catalogue:
@@ -56,10 +58,11 @@ def of_site(path: str) -> Catalogue:
         return shipped()
     where = f"[health] catalogue: {path}"
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(named_file.read(Path(path), _SITE_MAX_BYTES).decode())
     except OSError as error:
-        raise ConfigError("cannot read the site's catalogue", where, f'{reason(error)}: name one, or ""') from error
-    except ValueError as error:
+        advice = f'{named_file.ADVICE}, or ""'
+        raise ConfigError("cannot read the site's catalogue", f"{where}: {error.strerror}", advice) from error
+    except (ValueError, RecursionError) as error:
         raise ConfigError("not TOML", where, f"correct it: {error}") from error
     return shipped().with_site(table, where)
 
