@@ -3,6 +3,9 @@
 
 A reader that does not end in time is killed; one that cannot be killed either (it waits for a file server) is left
 alone, and what it was to read is recorded as not read. The hung ones are bounded too.
+
+A user can stop their readers by a signal. So of the places that are free nobody gets more than half: one user has half
+of all, and others find one all the same.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ import selectors
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +28,8 @@ from stepguard.agent.sources import Source
 from stepguard.errors import ProcessError
 from stepguard.process import Child, spawn
 
-_TOGETHER = 8
-_HUNG_MAX = 16
+_TOGETHER = 16
+_HUNG_MAX = 32
 # hooks/read_as.c: a JSON object of this size, blanks at its end, before the head and the tail.
 _LINE_BYTES = 512
 _NOT_WRITTEN = 3
@@ -51,6 +54,7 @@ class Read(NamedTuple):
 
 class _Reader(NamedTuple):
     child: Child
+    uid: int
     source: Source
     file: int
     deadline_s: float
@@ -76,13 +80,13 @@ class Reading:
         self._timeout_s = timeout_s
         self._selector = selector
         self._log = log
-        self._orders: deque[_Order] = deque()
+        self._orders: dict[int, deque[_Order]] = {}  # by uid; whose turn was last is last
         self._readers: dict[int, _Reader] = {}  # by pidfd
-        self._hung: dict[int, Child] = {}
+        self._hung: dict[int, _Reader] = {}
 
     @property
     def count(self) -> int:
-        return len(self._orders) + len(self._readers)
+        return sum(map(len, self._orders.values())) + len(self._readers)
 
     @property
     def hung_count(self) -> int:
@@ -90,7 +94,7 @@ class Reading:
 
     def read(self, source: Source, owner: Owner, sizes: tuple[int, int], done: Callable[[Read], None]) -> None:
         """Calls `done`, soon or at once. `sizes` are those of head and tail, in bytes."""
-        self._orders.append(_Order(source, owner, *sizes, done))
+        self._orders.setdefault(owner.uid, deque()).append(_Order(source, owner, *sizes, done))
         self._start()
 
     def look(self) -> None:
@@ -100,7 +104,7 @@ class Reading:
             if reader.deadline_s <= now_s:
                 reader.child.send_signal(signal.SIGKILL)
                 del self._readers[pidfd]
-                self._hung[pidfd] = reader.child
+                self._hung[pidfd] = reader
                 os.close(reader.file)
                 self._log.warning(f"{reader.source.path} could not be read within {self._timeout_s:g} s", "hung")
                 reader.done(not_read(reader.source, f"it could not be read within {self._timeout_s:g} s"))
@@ -115,16 +119,27 @@ class Reading:
         self._readers.clear()
 
     def _start(self) -> None:
-        while self._orders and len(self._readers) < _TOGETHER:
-            order = self._orders.popleft()
-            if len(self._hung) >= _HUNG_MAX:
-                order.done(not_read(order.source, f"{_HUNG_MAX} readers of other files hang: is a file server away?"))
+        while (order := self._next()) is not None:
+            if not _has_place(order.owner.uid, self._hung.values(), _HUNG_MAX):
+                why = f"{len(self._hung)} readers of other files hang: is a file server away?"
+                order.done(not_read(order.source, why))
                 continue
             try:
                 self._start_reader(order)
             except (OSError, ProcessError) as error:
                 self._log.error(f"cannot read the output of jobs: {error}", "reader")
                 order.done(not_read(order.source, f"it could not be read: {error}"))
+
+    def _next(self) -> _Order | None:
+        """The next user's first order; None where none of those who wait has a place."""
+        uid = next((uid for uid in self._orders if _has_place(uid, self._readers.values(), _TOGETHER)), None)
+        if uid is None:
+            return None
+        orders = self._orders.pop(uid)
+        order = orders.popleft()
+        if orders:
+            self._orders[uid] = orders
+        return order
 
     def _start_reader(self, order: _Order) -> None:
         words = [self._program, order.owner.uid, order.owner.gid, order.head_bytes, order.tail_bytes, order.source.path]
@@ -140,7 +155,7 @@ class Reading:
         finally:
             os.close(devnull)
         deadline_s = time.monotonic() + self._timeout_s
-        self._readers[child.pidfd] = _Reader(child, order.source, file, deadline_s, order.done)
+        self._readers[child.pidfd] = _Reader(child, order.owner.uid, order.source, file, deadline_s, order.done)
         self._selector.register(child.pidfd, selectors.EVENT_READ, lambda _: self._ended(child))
 
     def _ended(self, child: Child) -> None:
@@ -156,6 +171,12 @@ class Reading:
             os.close(reader.file)
             reader.done(read)
         self._start()
+
+
+def _has_place(uid: int, readers: Iterable[_Reader], places: int) -> bool:
+    """Whether a user may have one more of the places, of which these readers have some."""
+    taken = Counter(reader.uid for reader in readers)
+    return taken[uid] < places - taken.total()
 
 
 def _nameless(directory: Path) -> int:
