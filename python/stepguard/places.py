@@ -4,6 +4,8 @@ of their own in a path's place."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from stepguard.config import Config
 from stepguard.errors import ConfigError
+from stepguard.records.spool import SpoolLayout
 
 
 def conflicts(config: Config, resolved: Callable[[str], str] = os.path.normpath) -> list[ConfigError]:
@@ -65,3 +68,17 @@ def parents_problem(path: Path) -> str:
         if mode & others and not mode & stat.S_ISVTX:
             return f"it is below {parent}, where others may exchange it (mode {mode:04o}): chmod {mode & ~0o022:04o}"
     return ""
+
+
+def lock_holder(spool: Path) -> int | None:
+    """The pid of the agent that holds a spool; None where none does, or that is not ours to know."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(SpoolLayout(spool).lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = os.pread(descriptor, 20, 0).strip()
+            return int(said) if said.isdigit() else 0
+        finally:
+            os.close(descriptor)
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_no_descriptor_is_left_open(one: tuple[Path, str]) -> None:
 
 def test_every_file_that_the_configuration_names_is_refused_with_what_to_do(one: tuple[Path, str]) -> None:
     path, why = one
-    readers = {
+    readers: dict[str, Callable[[], object]] = {
         f"cannot read the site's catalogue: [health] catalogue: {path}: {why}": lambda: of_site(str(path)),
         f"cannot read the redaction rules: {path}: {why}": lambda: load_rules(path, ()),
         f"cannot read the key: [archive] fingerprint_key: {path}: {why}": lambda: fingerprint_key.site(str(path)),

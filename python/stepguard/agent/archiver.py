@@ -34,6 +34,7 @@ class Archiver:
         self._started_s = 0.0
         self._start_at_s = 0.0
         self._backoff_s = _BACKOFF_MIN_S
+        self._is_renewed = False
 
     @property
     def pid(self) -> int | None:
@@ -59,6 +60,12 @@ class Archiver:
         self._started_s = now_s
         self._selector.register(self._child.pidfd, selectors.EVENT_READ, self._ended)
 
+    def renew(self) -> None:
+        """Has a new one started, which looks at the spool with fresh eyes: what it says and remembers there is gone."""
+        if self._child is not None:
+            self._child.send_signal(signal.SIGKILL)
+            self._is_renewed = True
+
     def stop(self) -> None:
         """Kills it, and does not wait: it may hang in the archive's file system. All that it does it can do again."""
         if self._child is not None:
@@ -75,6 +82,9 @@ class Archiver:
         now_s = time.monotonic()
         if now_s - self._started_s >= _WELL_S:
             self._backoff_s = _BACKOFF_MIN_S
+        if self._is_renewed:
+            self._is_renewed = False
+            return
         why = "its configuration is wrong, see `stepguard agent --check`; " if status == ConfigError.exit_status else ""
         self._log.error(f"the archiver ended with status {status}; {why}it is started again", "archiver")
         self._later(now_s)

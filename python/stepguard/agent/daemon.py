@@ -16,14 +16,16 @@ import time
 import traceback
 from pathlib import Path
 
-from stepguard.agent import answers, place, reading
+from stepguard.agent import answers, reading
 from stepguard.agent.archiver import Archiver, word
 from stepguard.agent.attempts import Attempt
 from stepguard.agent.devices import Devices
 from stepguard.agent.ending import Ending
 from stepguard.agent.health.keeper import Keeper
+from stepguard.agent.holding import Holding, Socket, Spool
 from stepguard.agent.intake import Intake, nobody_waits
 from stepguard.agent.log import Log
+from stepguard.agent.losses import Losses
 from stepguard.agent.message import ASKING_KINDS, Message, read
 from stepguard.agent.notes import Notes
 from stepguard.agent.reserve import Reserve
@@ -61,7 +63,7 @@ class Agent:
         self._fault_file = Path(config.resume.fault_file)
         self._socket_path = Path(config.agent.socket)
         self._layout = SpoolLayout(Path(config.agent.spool))
-        self._lock = place.hold_spool(self._layout)
+        self._spool = Spool(self._layout)
         self._boot_id = _BOOT_ID.read_text().strip()
         self._started_s = time.monotonic()
         self._selector = selectors.DefaultSelector()
@@ -80,6 +82,7 @@ class Agent:
         self._archiver = Archiver(config.path, self._selector, log)
         self._slurmstepds = Slurmstepds()
         self._health = Keeper(config, self._layout, self._boot_id, self._selector, self._storing, log)
+        self._losses = Losses(self._layout, self._usage, self._intake, self._archiver, self._health, self._boot_id, log)
         self._devices = Devices(self._health, self._intake, self._layout, self._boot_id, self._settle)
         self._service = Service(os.environ, log)
         self._signals = Signals(self._selector, log)
@@ -89,18 +92,16 @@ class Agent:
         self._signals.catch()
         self._intake.rebuild()
         self._take_notes()
-        listener = place.listen(self._socket_path)
-        own = self._socket_path.stat().st_ino
-        server = Server(listener, self._selector, self._take, self._log)
-        self._server = server
+        at = Socket(self._socket_path)
+        self._server = Server(at.listener, self._selector, self._take, self._log)
+        self._holding = Holding(self._spool, at, self._server, self._log, self._losses.renewed)
         self._service.notify("READY=1")
         self._log.info(f"listens at {self._socket_path}, {len(self._intake.attempts)} attempts are open")
         self._serve()
         self._service.notify("STOPPING=1")
         with contextlib.suppress(OSError):
-            if self._socket_path.stat().st_ino == own:
-                self._socket_path.unlink()
-        server.stop()
+            at.remove()
+        self._server.stop()
         self._archiver.stop()
         self._reading.stop()
         self._health.stop()
@@ -125,11 +126,12 @@ class Agent:
                     key.data(events)
 
     def _tick(self) -> None:
+        self._holding.look()
         if any(attempt.is_doubtful(time.monotonic()) for attempt in self._intake.attempts):
             self._slurmstepds.look()
         try:
             self._take_notes()
-            self._usage.look()
+            self._losses.look()
         except OSError as error:
             self._log.error(f"cannot look at the spool: {error}", "look")
         self._mend_spool()
@@ -183,6 +185,9 @@ class Agent:
                 self._keep(connection, message, fields, content)
         except MalformedMessage as error:
             self._server.refuse(connection, str(error))
+        except OSError as error:
+            self._log.error(f"cannot look at the spool: {error}", "look")
+            self._server.refuse(connection, f"spool: {error.strerror}")
         except Exception:  # noqa: BLE001 - the boundary of a request
             self._log.error(f"a fault of stepguard's: {traceback.format_exc()}", "fault")
             self._server.refuse(connection, "a fault of the agent's, see its log")
@@ -258,6 +263,7 @@ class Agent:
                 "used_bytes": self._usage.used_bytes,
                 "bound_bytes": self._usage.bound_bytes,
                 "not_kept": self._usage.not_kept,
+                "trouble": self._holding.trouble,
             },
             "notes": self._notes.count(),
             "waiting": self._intake.waiting_count,

@@ -117,7 +117,7 @@ class Ending:
 
         def marked(error: OSError | None) -> None:
             end.attempt.is_finishing = False
-            if error is None or isinstance(error, FileNotFoundError):  # nothing of it is there: the disk was full
+            if error is None or isinstance(error, FileNotFoundError):  # nothing of it is there: a full disk, or removed
                 self._ended(end.attempt, marked_s)
             else:
                 end.attempt.not_before_s = time.monotonic() + _AGAIN_S

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,9 @@ from stepguard.records.spool import COMPLETE, SpoolLayout
 _OUTPUTS_MAX = 4
 # What the disk does not take is kept in memory up to this.
 _WAITING_MAX_BYTES = 4 << 20
+# The finding of a record that lacks what was removed.
+LOST = "spool-removed"
+_LOST_TEXT = "the node's spool was removed during the job: of what was told here before, only what is archived is left"
 
 
 class _Unstored(NamedTuple):
@@ -116,6 +119,20 @@ class Intake:
         """Says what the agent itself has found, then calls `kept`."""
         text_bytes = text.encode(errors="surrogateescape")
         self._say(attempt, "finding", boot_id, {"code": code.encode(), "text": text_bytes}, kept)
+
+    def note_losses(self, gone: Collection[str], boot_id: str, *, also_finishing: bool) -> list[str]:
+        """Says of the open attempts among those that are gone from the spool that they were lost under it, in what is
+        left of their records; returns them. One that is being finished may be the archiver's doing."""
+        lost = [
+            attempt
+            for attempt in self.attempts
+            if str(attempt.key) in gone and attempt.identities and not attempt.unstored
+            if also_finishing or not attempt.is_finishing
+        ]
+        for attempt in lost:
+            attempt.identities.clear()
+            self.find(attempt, LOST, _LOST_TEXT, boot_id, nobody_waits)
+        return [str(attempt.key) for attempt in lost]
 
     def tell(self, attempt: Attempt, kind: str, boot_id: str, fields: Mapping[str, bytes]) -> None:
         """Adds what the agent has seen of the node's devices, where there is room for more than what is needed."""

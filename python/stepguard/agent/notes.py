@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import time
@@ -42,8 +43,14 @@ class Notes:
         self._taken: set[str] = set()
 
     def found(self) -> list[Note]:
-        """Notes that were not handed out before, in the order of their making. Cheap while there is nothing new."""
-        changed_ns = self._directory.stat().st_mtime_ns
+        """Notes that were not handed out before, in the order of their making. Cheap while there is nothing new.
+
+        Raises OSError when the directory cannot be read; one that was removed has none.
+        """
+        try:
+            changed_ns = self._directory.stat().st_mtime_ns
+        except FileNotFoundError:
+            return []
         now_s = time.monotonic()
         if changed_ns == self._changed_ns and not 0 < self._look_again_s <= now_s:
             return []
@@ -63,7 +70,10 @@ class Notes:
         self._look_again_s = time.monotonic() + _AGAIN_S
 
     def count(self) -> int:
-        return sum(name.endswith(".note") for name in os.listdir(self._directory))  # noqa: PTH208
+        """Raises OSError as above."""
+        with contextlib.suppress(FileNotFoundError):
+            return sum(name.endswith(".note") for name in os.listdir(self._directory))  # noqa: PTH208
+        return 0
 
     def _in_order(self, notes: list[Note]) -> list[Note]:
         """By the clock that never steps; it begins again with each boot, whose order the other clock must tell."""

@@ -25,10 +25,14 @@ _SPOOL = "[agent] spool names a directory of root's on a local disk"
 _SOCKET = "[agent] socket names a path in a directory of root's"
 
 
-def hold_spool(layout: SpoolLayout) -> int:
-    """Makes the spool where it is missing, and locks it. The lock is held while the returned descriptor is open.
+class AnotherAgentError(StepguardError):
+    """One is enough."""
 
-    Raises StepguardError when another agent holds it, or others than root could read, write or exchange it.
+
+def make_spool(layout: SpoolLayout) -> None:
+    """Makes of the spool's directories those that are missing.
+
+    Raises StepguardError when that cannot be, or others than root could read, write or exchange them.
     """
     try:
         if problem := parents_problem(layout.root):
@@ -37,6 +41,17 @@ def hold_spool(layout: SpoolLayout) -> int:
             directory.mkdir(mode=0o700, parents=directory is layout.root, exist_ok=True)
             if problem := directory_problem(directory, 0o077):
                 raise StepguardError("the spool is not root's alone", str(directory), problem)
+    except OSError as error:
+        where = f"{error.filename or layout.root}: {error.strerror}"
+        raise StepguardError("cannot use the spool", where, _SPOOL) from error
+
+
+def lock_spool(layout: SpoolLayout) -> int:
+    """Locks it. The lock is held while the returned descriptor is open.
+
+    Raises AnotherAgentError when another agent holds it, StepguardError when there can be no lock.
+    """
+    try:
         descriptor = os.open(layout.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StepguardError("cannot use the spool", f"{layout.root}: {error.strerror}", _SPOOL) from error
@@ -45,7 +60,7 @@ def hold_spool(layout: SpoolLayout) -> int:
     except BlockingIOError:
         pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise StepguardError("another agent is running", f"pid {pid} holds {layout.lock}", _ANOTHER) from None
+        raise AnotherAgentError("another agent is running", f"pid {pid} holds {layout.lock}", _ANOTHER) from None
     with contextlib.suppress(OSError):  # a full disk: the lock holds without a number in it
         length = os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         os.ftruncate(descriptor, length)
@@ -55,11 +70,11 @@ def hold_spool(layout: SpoolLayout) -> int:
 def listen(path: Path) -> socket.socket:
     """The agent's socket, for everybody to connect to. Nobody finds it before it is ready.
 
-    Raises StepguardError when another agent answers there, or its directory is not root's.
+    Raises AnotherAgentError when another agent answers there, StepguardError when its directory is not root's.
     """
     _make_directory(path.parent)
     if (pid := answering_pid(path)) is not None:
-        raise StepguardError("another agent is running", f"pid {pid} listens at {path}", _ANOTHER)
+        raise AnotherAgentError("another agent is running", f"pid {pid} listens at {path}", _ANOTHER)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     temporary = path.with_name(f".{os.getpid()}")
     try:

@@ -64,6 +64,8 @@ class Reserve:
 
     def fill(self) -> None:
         """Makes it whole where the disk has room for it and for others. Raises OSError."""
+        if not self._path.exists():  # removed
+            self._held_bytes = 0
         disk = os.statvfs(self._path.parent)
         wanted_bytes = min(self._wanted_bytes, disk.f_blocks * disk.f_frsize // _DISK_SHARE)
         if self._held_bytes >= wanted_bytes or disk.f_bavail * disk.f_frsize < 2 * wanted_bytes:

@@ -73,7 +73,6 @@ class Server:
     ) -> None:
         self.limits = limits
         self.refused_count = 0
-        self._listener = listener
         self._selector = selector
         self._take = take
         self._log = log
@@ -81,8 +80,7 @@ class Server:
         self._reserved_bytes = 0
         self._parked: deque[Connection] = deque()
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        listener.setblocking(False)
-        selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._listen(listener)
 
     @property
     def connection_count(self) -> int:
@@ -107,6 +105,13 @@ class Server:
             self._log.warning(f"a client of uid {connection.uid} was too slow", "slow")
             self._end(connection)
 
+    def listen_at(self, listener: socket.socket) -> None:
+        """From now on there. Whoever waits at the old one is let in before it is closed."""
+        self._accept(0)
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        self._listen(listener)
+
     def stop(self) -> None:
         """Takes nothing more; what is being kept will still be answered."""
         self._selector.unregister(self._listener)
@@ -115,6 +120,11 @@ class Server:
             self._end(connection)
 
     # -- new connections --
+
+    def _listen(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._listener = listener
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
 
     def _accept(self, _events: int) -> None:
         for _ in range(_ACCEPTED_TOGETHER):

@@ -56,15 +56,19 @@ class Usage:
             self._attempts[str(key)] = self._attempts.get(str(key), 0) + size_bytes
             self._stored_bytes += size_bytes
 
-    def look(self) -> None:
-        """Takes off what the archiver has deleted; cheap while it deletes nothing. Raises OSError."""
+    def look(self) -> set[str]:
+        """Takes off what the archiver has deleted, and returns it, JOBID.ATTEMPT; cheap while it deletes nothing.
+        Raises OSError."""
         changed_ns = self._layout.jobs.stat().st_mtime_ns
-        if changed_ns != self._changed_ns:
-            # The time of a change is as coarse as the kernel's tick: what has just changed may change again unseen.
-            self._changed_ns = changed_ns if time.time_ns() - changed_ns > 1_000_000_000 else 0
-            there = set(os.listdir(self._layout.jobs))  # noqa: PTH208 - names are enough, of 10^4
-            self._attempts = {name: size for name, size in self._attempts.items() if name in there}
-            self._sum_up()
+        if changed_ns == self._changed_ns:
+            return set()
+        # The time of a change is as coarse as the kernel's tick: what has just changed may change again unseen.
+        self._changed_ns = changed_ns if time.time_ns() - changed_ns > 1_000_000_000 else 0
+        there = set(os.listdir(self._layout.jobs))  # noqa: PTH208 - names are enough, of 10^4
+        gone = self._attempts.keys() - there
+        self._attempts = {name: size for name, size in self._attempts.items() if name in there}
+        self._sum_up()
+        return gone
 
     def takes_output(self, size_bytes: int = 0) -> bool:
         """Whether an output of this size may still be kept."""

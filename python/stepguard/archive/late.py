@@ -39,6 +39,20 @@ def complete_manifest(there: Manifest, late: Manifest) -> Manifest:
     return _with_steps(there, late)
 
 
+def take_over(ours: Manifest, running: Manifest) -> None:
+    """Fills ours with what the record said while the attempt ran: the spool that told it was removed since."""
+    ours.kind = running.kind if ours.kind == "unknown" else ours.kind
+    ends = {"state", "end_s", "last_heard_s", "outcome", "outcome_why"}
+    _fill(ours, running, [name for name in vars(ours) if name not in {*ends, "steps", "files", "missing"}])
+    ours.files = {**{name: file for name, file in running.files.items() if file.name}, **ours.files}
+    for step in running.steps:
+        step.state = "lost" if step.state == "running" else step.state
+    filled = {"start"} if ours.start_s is not None else set()
+    filled |= {one.what for one in ours.missing if one.what.startswith("name")} if "script" in ours.files else set()
+    ours.missing = [one for one in ours.missing if one.what not in filled]
+    _with_steps(ours, running)
+
+
 def _about(finding: FindingRecord) -> tuple[str, ...]:
     """What makes two findings the same: not when, for that is counted from another message where some are gone."""
     return finding.code, finding.step_id, finding.about, "" if finding.code == CLOCK_SET else finding.text

@@ -177,6 +177,8 @@ def _write_lead(cluster: Directory, record: Directory, prepared: Prepared) -> Ma
         manifest = late.complete_manifest(there, manifest)
         if findings:
             manifest.files["findings"] = stored["findings"].kept
+    elif there is not None and there.state == "running" and prepared.over and not prepared.folded.begins:
+        late.take_over(manifest, there)
     for content in stored.values():
         _write_content(cluster, record, content, prepared.uid)
     record.write(MANIFEST, sealed(to_json(manifest)), prepared.uid)

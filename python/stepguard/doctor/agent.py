@@ -31,11 +31,16 @@ def ask(path: Path) -> dict[str, Any] | str:
     return asking.ask(path, "status")
 
 
-def check_agent(answer: dict[str, Any] | str, path: Path, problems: Sequence[str], has_hooks: bool) -> list[Result]:
+def check_agent(
+    answer: dict[str, Any] | str, path: Path, problems: Sequence[str], has_hooks: bool, pid: int | None = None
+) -> list[Result]:
     """The agent of this host, which is a node. `problems` are what `stepguard agent --check` finds, `has_hooks`:
-    slurm.conf has hooks that speak to it."""
+    slurm.conf has hooks that speak to it; `pid`: who holds the spool, where somebody does."""
     results = [warn(CHECK, problem, "see `stepguard agent --check`") for problem in problems]
     if isinstance(answer, str):
+        if pid is not None:
+            found = f"one runs, pid {pid}, and does not answer at {path} ({answer}): jobs' messages wait as notes"
+            return [*results, warn(CHECK, found, f"{_LOG}, which says why; {_RESTART}")]
         found = f"none answers at {path} ({answer}): "
         if not has_hooks:
             return [*results, ok(CHECK, found + "nothing of jobs is recorded here", f"to have it: {_START}")]
@@ -58,6 +63,8 @@ def _counted(answer: Mapping[str, Any]) -> str:
 def _spool(answer: Mapping[str, Any]) -> list[Result]:
     spool = answer.get("spool", {"used_bytes": 0, "bound_bytes": 1})
     share = spool["used_bytes"] / spool["bound_bytes"]
+    if trouble := spool.get("trouble"):
+        return [warn(CHECK, f"what was removed under it cannot be made anew: {trouble}", _LOG)]
     lost = spool.get("not_kept", "")
     if not lost and share < _FULL_SHARE:
         return []

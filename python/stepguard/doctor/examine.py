@@ -30,6 +30,7 @@ from stepguard.doctor.result import Result, ok, unknown
 from stepguard.doctor.sharing import check_sharing
 from stepguard.doctor.strategies import check_strategies
 from stepguard.errors import ConfigError, SlurmError
+from stepguard.places import lock_holder
 from stepguard.slurm import choice, connect, installation
 from stepguard.slurm.records import ClusterConfig, Job
 
@@ -151,7 +152,8 @@ class Examination:
         self.results += check_hooks(self._shown, prefix) + check_capture(bool(lines), self._config)
         if on_node:
             problems = self.problems(self._config) if os.geteuid() == 0 else []
-            self.results += check_agent(answer, socket, problems, bool(hooks))
+            holder = lock_holder(Path(self._config.agent.spool))
+            self.results += check_agent(answer, socket, problems, bool(hooks), holder)
         mounts = Path("/proc/self/mountinfo").read_text(errors="replace")
         self.results += check_archive(Path(self._config.archive.dir), mounts, on_node)
 

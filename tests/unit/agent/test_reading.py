@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,8 +71,9 @@ def test_readers_that_a_user_stops_keep_nobody_else_waiting(make_agent: Make, li
         _ended_job(agent, job_id, USER, out)
     for job_id, uid in ((21, 1001), (22, 1002)):
         _ended_job(agent, job_id, uid, out)
-        wait_until(lambda key=f"{job_id}.0": agent.is_complete(key), 60)
-        assert (agent.layout.jobs / f"{job_id}.0/stdout.raw").read_text() == "kept"
+    for key in ("21.0", "22.0"):
+        wait_until(partial(agent.is_complete, key), 60)
+        assert (agent.layout.jobs / key / "stdout.raw").read_text() == "kept"
     assert not any(agent.is_complete(f"{job_id}.0") for job_id in range(1, 21))
     wait_until(lambda: agent.status()["readers"] == {"busy": 20, "hung": 0})
     assert len(children(agent.pid, str(USER))) == 8, "half of the places"

@@ -99,6 +99,21 @@ def test_done_again_it_is_the_same(archive: Path) -> None:
     assert tree(archive / DAY) == before
 
 
+def test_a_spool_that_is_removed_under_a_job_takes_nothing_from_its_record(archive: Path) -> None:
+    told = whole_job()
+    messages = told.messages
+    told.messages, told.files = [one for one in messages if one.kind not in ("step_end", "epilog")], {}
+    put(archive, told, complete=False)
+    told.messages = [one for one in messages if one.kind in ("step_end", "epilog")]
+    told.say("finding", code="spool-removed", text="it was removed")
+    put(archive, told)
+    manifest = manifest_at(archive / DAY / "12.0")
+    assert (manifest.state, manifest.outcome, manifest.name, manifest.start_s) == ("ended", "failed", "train", START_S)
+    assert sorted(manifest.files) == ["environment", "findings", "script"]
+    assert [one.what for one in manifest.missing] == ["prolog", "stdout", "stderr"]
+    assert {step.step_id: (step.state, bool(step.argv)) for step in manifest.steps}["0"] == ("ended", True)
+
+
 @pytest.mark.parametrize(
     "kept", [slice(0, 2), slice(2, 5), slice(5, None), slice(1, None), slice(7, None), slice(0, 0)]
 )

@@ -123,6 +123,11 @@ class Keeper:
         """Somebody wants the probes to run soon."""
         self._cycle.wake()
 
+    def write_again(self) -> None:
+        """What was written was removed from the spool."""
+        self._file.change()
+        self._telling.write_again()
+
     def stop(self) -> None:
         """Ends all that runs, and has written what is known."""
         self._cycle.stop()

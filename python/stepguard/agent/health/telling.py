@@ -41,6 +41,11 @@ class Telling:
             self._tell(to_record(_state_of(node, verdict, offenders, self._boot_id)))
         self._file.write(lambda: self._state)
 
+    def write_again(self) -> None:
+        """What was told last was removed from the spool."""
+        if self._state:
+            self._file.change()
+
     def _tell(self, state: dict[str, Any]) -> None:
         if (substance := _substance(state)) == self._told:
             return
