@@ -14,6 +14,7 @@ write it: numbers are finite and bounded, words are known, texts are printable.
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from typing import NamedTuple
@@ -27,6 +28,7 @@ _GONE = "gone"
 # In the year 5138.
 _TIME_MAX_S = 99_999_999_999.0
 _COUNT_MAX = 999_999_999
+_DAY_S = 86400.0
 _CLOCKS_DIFFER_S = 300.0
 # A name is the user's own, and a page shows no more of it. A list of 10^5 nodes without order takes 600 KiB.
 _NAME_MAX_CHARS = 256
@@ -235,6 +237,20 @@ def text_of(field: str) -> str:
         return str(json.loads(f'"{field}"'))
     except ValueError:
         return field
+
+
+def first_known_s(row: Row) -> float:
+    """When the record's attempt began; of one that does not tell, the first time that is known of it: its end, else
+    when the line was written, or the end of its day in the archive, whichever is earlier (a rebuild writes all anew).
+    """
+    if known := row[START] or row[END]:
+        return float(known)
+    year, month, day, _ = row[PATH].split("/")
+    try:
+        midnight = datetime.datetime(int(year), int(month), int(day), tzinfo=datetime.UTC)
+    except ValueError:  # the path is its user's word
+        return 0.0
+    return min(written_s(row), midnight.timestamp() + _DAY_S)
 
 
 def seconds_of(field: str) -> float | None:

@@ -42,6 +42,7 @@ from stepguard.archive.index_lines import (
     Row,
     counts_more,
     entry_from,
+    first_known_s,
     is_gone,
     seconds_of,
     text_of,
@@ -114,8 +115,8 @@ def outcome(state: str, exit_text: str, has_later: bool = False) -> str:
 
 
 def search(clusters: Sequence[ClusterLayout], query: Query, tell: Tell = say_nothing) -> tuple[list[Found], bool]:
-    """The records that match, the latest start first, and whether there are more than `limit`. What of the index is too
-    much to be read is told."""
+    """The records that match, the latest start first, and whether there are more than `limit`; of one that does not
+    tell its start, the first time that is known of it counts. What of the index is too much to be read is told."""
     candidates: list[tuple[float, int, int, Row]] = []
     later: set[tuple[int, int, str]] = set()
     for number, cluster in enumerate(clusters):
@@ -217,7 +218,7 @@ def _contents(directory: Path, uid: int, tell: Tell) -> Iterator[tuple[str, byte
 
 
 def _within(row: Row, query: Query) -> float | None:
-    """When it started, for what ran in the time that is asked for; what tells no start was always there."""
+    """When it began, as far as is known, for what ran in the time that is asked for; what tells no times always did."""
     start_s, end_s = seconds_of(row[START]), seconds_of(row[END])
     if query.until_s is not None and start_s is not None and start_s > query.until_s:
         return None
@@ -227,7 +228,7 @@ def _within(row: Row, query: Query) -> float | None:
             last_s = start_s
         if last_s is not None and last_s < query.since_s:
             return None
-    return start_s or 0.0
+    return first_known_s(row)
 
 
 def _matches(row: Row, query: Query, has_later: bool) -> bool:

@@ -404,7 +404,7 @@ def test_rebuild_believes_the_owner_of_the_file_alone(tmp_path: Path) -> None:
     wrong = write_record(tmp_path, manifest("13", name=["a\tb"]))
     os.chown(wrong / "manifest.json", 1234, -1)
     assert rebuild(tmp_path / "lab") == 2
-    assert [(one.job_id, one.state) for one in known(tmp_path / "lab", 1234)] == [("12", "ended"), ("13", "damaged")]
+    assert [(one.job_id, one.state) for one in known(tmp_path / "lab", 1234)] == [("13", "damaged"), ("12", "ended")]
     assert known(tmp_path / "lab", 1) == []
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import time
@@ -138,6 +139,17 @@ def test_wrong_words(arguments: list[str], message: str) -> None:
 def test_an_unknown_cluster() -> None:
     with pytest.raises(StepguardError, match="no records of cluster elsewhere"):
         run("--cluster", "elsewhere")
+
+
+def test_what_tells_no_start_stands_where_its_first_time_puts_it(archive: Path) -> None:
+    """srun and salloc that ran no step have an end alone, and damaged records not even that."""
+    day = datetime.datetime.fromtimestamp(NOW_S - 40 * 86400, datetime.UTC).strftime("%Y/%m/%d")
+    append(archive / "lab", "n1", entry(7, start_s=None, end_s=NOW_S - 1800))
+    append(archive / "lab", "n1", entry(8, start_s=None, end_s=NOW_S - 5400))
+    append(archive / "lab", "n1", entry(9, start_s=None, end_s=None, state="damaged", exit="", path=f"{day}/9.0"))
+    append(archive / "lab", "n1", entry(10, start_s=None, end_s=None, state="running", exit="", path="9999/12/31/10.0"))
+    assert ids("--since", "90d") == ["10", "7", "3", "8", "2", "1", "9"]
+    assert ids("--limit", "2") == ["10", "7"]
 
 
 def test_the_first_attempt_of_a_requeued_job_is_named(archive: Path) -> None:
