@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import sys
 
+from stepguard.cli.output import finish_stdout, guard_stdout
+
 
 def main() -> int:
     """Runs one verb and returns the exit status. The broad catch is the verb's own, or stepguard.cli.group's."""
-    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    guard_stdout()
+    status = _run(sys.argv[1] if len(sys.argv) > 1 else "")
+    finish_stdout()
+    return status
+
+
+def _run(verb: str) -> int:
     if verb == "supervise":
         from stepguard.cli.supervise import main as supervise
 

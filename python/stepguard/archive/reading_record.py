@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pwd
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -36,6 +37,7 @@ from stepguard.records.manifest import (
 )
 from stepguard.slurm.hostlist import expand
 
+_PRINTED_ID = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?", re.ASCII)
 _TEXT_MAX_BYTES = 16 << 20
 # In the year 9999.
 _LAST_TIME_S = 253_000_000_000
@@ -67,9 +69,9 @@ class Record:
 
     @property
     def printed_id(self) -> str:
-        """The id as Slurm writes it."""
+        """The id as Slurm writes it; the number alone where the record, which is its owner's, says what is none."""
         if self.manifest is not None:
-            return self.manifest.printed_id
+            return self.manifest.printed_id if _PRINTED_ID.fullmatch(self.manifest.printed_id) else self.job_id
         return self.entry.printed_id if self.entry else self.job_id
 
     @property

@@ -7,12 +7,12 @@ configuration; with --check, 78 when something is wrong. Without click, which wo
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from stepguard import config as configuration
+from stepguard.cli.output import tell, tell_lines
 from stepguard.config import Config
 from stepguard.errors import ConfigError, StepguardError, UsageError
 
@@ -33,17 +33,17 @@ def main(argv: Sequence[str]) -> int:
     try:
         words = _read(argv)
         if "--help" in words:
-            print(_HELP, end="")
+            from stepguard.report.screen import write
+
+            write([_HELP.encode()])
             return 0
         config = configuration.load(Path(words["--config"]) if "--config" in words else None)
         return _check(config) if "--check" in words else _run(config)
     except StepguardError as error:
-        from stepguard.agent.log import printable
-
-        print(f"stepguard: {printable(str(error))}", file=sys.stderr)
+        tell(str(error))
         return error.exit_status
     except Exception:  # noqa: BLE001 - the process boundary; whoever keeps the agent running starts it again
-        print(f"stepguard: the agent ends by a fault of its own: {traceback.format_exc()}", file=sys.stderr)
+        tell_lines(f"the agent ends by a fault of its own: {traceback.format_exc()}")
         return 1
 
 
@@ -72,15 +72,15 @@ def _run(config: Config) -> int:
 
 def _check(config: Config) -> int:
     from stepguard.agent import check
-    from stepguard.agent.log import printable
     from stepguard.archive.preparation import directory_fault, prepare
+    from stepguard.report.screen import stdout_screen, write_lines
 
-    print(*map(printable, check.effective(config)), sep="\n")
+    write_lines(check.effective(config), stdout_screen())
     _, faults = prepare(config.archive)
     found = [*check.local_problems(config, check.LINKS_TOO), *map(str, faults)]
     trouble, may_end = directory_fault(Path(config.archive.dir))
     for problem in [*found, *([trouble] if trouble and not may_end else [])]:
-        print(f"stepguard: {printable(problem)}", file=sys.stderr)
+        tell(problem)
     if trouble and may_end:
-        print(f"stepguard: warning: {printable(trouble)}", file=sys.stderr)
+        tell(f"warning: {trouble}")
     return ConfigError.exit_status if found or (trouble and not may_end) else 0

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-import datetime
 import errno
-import json
 import re
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepguard import config
+from stepguard.cli.output import tell
 from stepguard.errors import StepguardError, UsageError, reason
+from stepguard.report.escaping import quoted
 
 if TYPE_CHECKING:
     from stepguard.archive.layout import ClusterLayout
@@ -100,25 +101,25 @@ def prune(keep: str | None, max_size: str | None, abandoned: str | None, yes: bo
     if as_json:
         _print_json(_pruned(chosen, done))
         return
-    _tell_pruned(chosen, done, rules.max_bytes)
+    _print(_pruned_lines(chosen, done, rules.max_bytes))
 
 
-def _tell_pruned(chosen: Plan, done: Outcome | None, max_bytes: int | None) -> None:
+def _pruned_lines(chosen: Plan, done: Outcome | None, max_bytes: int | None) -> Iterator[str]:
     verb = "would delete" if done is None else "deleted"
     gone = chosen.doomed if done is None else done.deleted
-    click.echo(f"{verb} {len(gone)} records, {_shown(chosen.freed_bytes)}")
+    yield f"{verb} {len(gone)} records, {_shown(chosen.freed_bytes)}"
     if gone:
-        click.echo(f"  the last use of these: {_date(gone[0].idle_since_s)} to {_date(gone[-1].idle_since_s)}")
+        yield f"  the last use of these: {_date(gone[0].idle_since_s)} to {_date(gone[-1].idle_since_s)}"
     if max_bytes is not None:
         left_bytes = chosen.total_bytes - chosen.freed_bytes
         too_large = ", which is still too much" if left_bytes > max_bytes else ""
-        click.echo(f"  the archive takes {_shown(chosen.total_bytes)}, without them {_shown(left_bytes)}{too_large}")
+        yield f"  the archive takes {_shown(chosen.total_bytes)}, without them {_shown(left_bytes)}{too_large}"
     for why, count in Counter(one.why for one in _spared(chosen, done)).items():
-        click.echo(f"  spared: {count} {_WHY_SPARED[why]}")
+        yield f"  spared: {count} {_WHY_SPARED[why]}"
     if done is not None:
-        click.echo(f"  {done.scripts} scripts without a record deleted")
+        yield f"  {done.scripts} scripts without a record deleted"
     elif gone:
-        click.echo("  nothing was deleted: say --yes")
+        yield "  nothing was deleted: say --yes"
 
 
 def _spared(chosen: Plan, done: Outcome | None) -> list[Spared]:
@@ -156,13 +157,13 @@ def verify(as_json: bool) -> int:
     for _, damages in each(_archive(), rules):
         records += 1
         found += damages
-        for damage in damages if not as_json else ():
-            click.echo(f"{damage.kind}: {_printable(str(damage.record / damage.file))}: {_printable(damage.text)}")
+        if damages and not as_json:
+            _print(f"{damage.kind}: {damage.record / damage.file}: {damage.text}" for damage in damages)
     if as_json:
         damaged = [{"record": str(d.record), "file": d.file, "kind": d.kind, "text": d.text} for d in found]
         _print_json({"records": records, "damaged": damaged})
     else:
-        click.echo(f"{records} records, {len(found)} faults")
+        _print([f"{records} records, {len(found)} faults"])
     return 1 if found else 0
 
 
@@ -181,28 +182,28 @@ def export_xdmod(directory: Path, day_of: str, since: str | None, cluster: str |
     """Write job scripts as XDMoD takes them in: DIRECTORY/YYYYMMDD/JOBID.savescript.
 
     DIRECTORY must be there, with the group of XDMoD's ingestion. Secrets are redacted as in the records. To be
-    repeated, every day: what is there already stays as it is. Records that cannot be read are named and passed over;
-    the exit status is then 1.
+    repeated, every day: what is there already stays as it is. Records that cannot be read, and days in DIRECTORY that
+    are no directories of root's or of its owner's, are named and passed over; the exit status is then 1.
     """
     from stepguard.archive.xdmod import export
 
     if not directory.is_dir():
         advice = "make it, with the group of XDMoD's ingestion and mode 0750"
-        raise UsageError("no such directory", _printable(str(directory)), advice)
-    not_before = None
-    if since:
-        not_before = datetime.datetime.fromtimestamp(time.time() - _age_s(since, "--since"), datetime.UTC).date()
+        raise UsageError("no such directory", str(directory), advice)
+    not_before_s = None if since is None else time.time() - _age_s(since, "--since")
     try:
-        done = export(_cluster(cluster), directory, day_of, not_before)
+        done = export(_cluster(cluster), directory, day_of, not_before_s)
     except OSError as error:
         raise _fault("cannot export the scripts", error) from error
     unreadable = f", {len(done.unreadable)} records are unreadable" if done.unreadable else ""
-    click.echo(f"{done.written} scripts written, {done.unchanged} were there{unreadable}")
+    _print([f"{done.written} scripts written, {done.unchanged} were there{unreadable}"])
+    for one in done.refused[:_NAMED]:
+        tell(f"passed over: {one}")
     for one in done.unreadable[:_NAMED]:
-        _warn(f"passed over: {one}: `stepguard archive verify` says what is wrong with the record")
-    if len(done.unreadable) > _NAMED:
-        _warn(f"passed over: {len(done.unreadable) - _NAMED} more")
-    return 1 if done.unreadable else 0
+        tell(f"passed over: {one}: `stepguard archive verify` says what is wrong with the record")
+    if more := sum(max(len(passed_over) - _NAMED, 0) for passed_over in (done.refused, done.unreadable)):
+        tell(f"passed over: {more} more")
+    return 1 if done.unreadable or done.refused else 0
 
 
 @command.command("rebuild-index")
@@ -222,17 +223,13 @@ def rebuild_index() -> int:
     found = clusters(_archive())
     troubles: dict[str, None] = {}
     changed = sum(regroup(layout.root, owners, troubles.setdefault) for layout in found)
-    count = sum(rebuild(layout.root, owners, _warn, troubles.setdefault) for layout in found)
-    click.echo(f"{count} records are in the index")
+    count = sum(rebuild(layout.root, owners, tell, troubles.setdefault) for layout in found)
+    _print([f"{count} records are in the index"])
     if changed:
-        click.echo(f"{changed} files have got the owner, group and mode that they should have")
+        _print([f"{changed} files have got the owner, group and mode that they should have"])
     for trouble in troubles:
-        _warn(f"passed over: {trouble}: put it right (root's, mode 0711), and run this again")
+        tell(f"passed over: {trouble}: put it right (root's, mode 0711), and run this again")
     return 1 if troubles else 0
-
-
-def _warn(text: str) -> None:
-    click.echo(f"stepguard: {_printable(text)}", err=True)
 
 
 def _archive() -> Path:
@@ -263,14 +260,14 @@ def _cluster(name: str | None) -> ClusterLayout:
 def _age_s(text: str, option: str) -> float:
     match = re.fullmatch(r"([0-9]{1,6})([hdw])", text, re.ASCII)
     if not match:
-        raise UsageError(f"bad value {text!r}", option, "write 12h, 90d or 8w")
+        raise UsageError(f"bad value {quoted(text)}", option, "write 12h, 90d or 8w")
     return int(match[1]) * _UNITS_S[match[2]]
 
 
 def _size_bytes(text: str) -> int:
     match = re.fullmatch(r"([0-9]{1,15})([KMGTP])(?:i?B)?", text, re.ASCII)
     if not match and text != "0":
-        raise UsageError(f"bad value {text!r}", "--max-size", "write it with its unit: 500G or 2T")
+        raise UsageError(f"bad value {quoted(text)}", "--max-size", "write it with its unit: 500G or 2T")
     return int(match[1]) * _UNITS_BYTES[match[2]] if match else 0
 
 
@@ -285,10 +282,13 @@ def _date(time_s: float) -> str:
     return day_of(time_s).isoformat()
 
 
-def _printable(text: str) -> str:
-    """Without what a terminal would obey: names in a manifest are the user's."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+def _print(lines: Iterable[str]) -> None:
+    from stepguard.report.screen import stdout_screen, write_lines
+
+    write_lines(lines, stdout_screen())
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    click.echo(json.dumps({"schema": _SCHEMA, **document}))
+    from stepguard.report.screen import write_json
+
+    write_json({"schema": _SCHEMA, **document})

@@ -6,7 +6,6 @@ Exit status: 0 when nothing failed (warnings and what could not be found out inc
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -24,6 +23,8 @@ from stepguard.config import Config, Resume
 from stepguard.doctor.examine import Examination
 from stepguard.doctor.result import Level, Result
 from stepguard.errors import PlacementError
+from stepguard.report.escaping import visible
+from stepguard.report.screen import stdout_screen, write_json, write_lines
 from stepguard.resume.reach import answering
 from stepguard.resume.validation import check_job
 from stepguard.slurm.records import Job
@@ -40,10 +41,11 @@ def command(as_json: bool) -> int:
     results = Examination(prefix, os.environ, refusal, answering, agent_problems).run()
     if as_json:
         checks = [result.as_record() for result in results]
-        click.echo(json.dumps({"schema": SCHEMA, "stepguard": __version__, "checks": checks}, indent=1))
+        write_json({"schema": SCHEMA, "stepguard": __version__, "checks": checks}, indent=1)
     else:
         width = min(max(shutil.get_terminal_size().columns, _MIN_WIDTH), _MAX_WIDTH)
-        click.echo(shown(results, width))
+        screen = stdout_screen()
+        write_lines(shown(results, width, "→" if screen.utf8 else "->"), screen)
     return int(any(result.level is Level.FAIL for result in results))
 
 
@@ -68,7 +70,7 @@ def refusal(job: Job, config: Resume) -> str:
     return ""
 
 
-def shown(results: Sequence[Result], width: int) -> str:
+def shown(results: Sequence[Result], width: int, arrow: str = "→") -> list[str]:
     """The results for a person: the worst first, what to do beneath, a count at the end."""
     levels = list(Level)
     names = max(len(result.check) for result in results)
@@ -77,16 +79,18 @@ def shown(results: Sequence[Result], width: int) -> str:
         head = f"{result.level.value:<8}{result.check:<{names}}  "
         lines += _wrapped(result.found, head, width)
         if result.advice:
-            lines += _wrapped(result.advice, " " * len(head) + "→ ", width)
+            lines += _wrapped(result.advice, " " * len(head) + f"{arrow} ", width)
     counts = Counter(result.level for result in results)
-    lines += ["", ", ".join(f"{counts[level]} {level.value}" for level in levels if counts[level])]
-    return "\n".join(lines)
+    return [*lines, "", ", ".join(f"{counts[level]} {level.value}" for level in levels if counts[level])]
 
 
 def _wrapped(text: str, head: str, width: int) -> list[str]:
-    # What came from elsewhere (file names, Slurm's words) must not steer the terminal.
-    clean = "".join(char if char.isprintable() else " " for char in text)
     indent = " " * len(head)
     return textwrap.wrap(
-        clean, width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        visible(text),
+        width,
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )

@@ -9,6 +9,7 @@ import sys
 import click
 
 from stepguard import __version__
+from stepguard.cli.output import tell
 from stepguard.errors import StepguardError
 
 # verb → (module, one line of help). The module has a click command named `command`. Without help, it is not for people.
@@ -67,7 +68,6 @@ def main() -> int:
 
 
 def _told(error: StepguardError) -> int:
-    """Says it on stderr, on one line and without what a terminal would obey; the exit status."""
-    text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(error))
-    print(f"stepguard: {text}", file=sys.stderr)
+    """Says it on stderr; the exit status."""
+    tell(str(error))
     return error.exit_status

@@ -7,7 +7,6 @@ several, that of the worst. Of catalogue: 0, or 1 for a code that no catalogue h
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stepguard.cli import health_node, health_nodes
+from stepguard.cli.output import tell
 from stepguard.errors import reason
 
 if TYPE_CHECKING:
@@ -52,18 +52,15 @@ def explain(files: Sequence[str], as_json: bool, exit_code: int | None) -> int:
     from stepguard.health.explain.document import document
     from stepguard.health.explain.page import lines_of
     from stepguard.health.model import worst
-    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+    from stepguard.report.screen import stdout_screen, write_json, write_lines
 
     explained = [(name, _explained(name, exit_code)) for name in files]
     screen = stdout_screen()
-    try:
-        if as_json:
-            write_lines([document(explained)], screen)
-        else:
-            for name, one in explained:
-                write_lines(lines_of(name, one, shipped(), screen.text), screen)
-    except PipeClosed:
-        return PIPE_CLOSED
+    if as_json:
+        write_json(document(explained))
+    else:
+        for name, one in explained:
+            write_lines(lines_of(name, one, shipped(), screen.text), screen)
     return worst(one.judgement.status for _, one in explained).exit_status
 
 
@@ -75,30 +72,18 @@ def catalogue(code: str, source: str | None, as_json: bool) -> int:
     """Say what CODE means, what it asks for, who says so, and who says otherwise. Without --source: an XID, else an
     SXID. A name does too: DCGM_FR_FALLEN_OFF_BUS."""
     from stepguard.errors import UsageError
-    from stepguard.health.catalogue.catalogue import parsed_code, shipped, sources
+    from stepguard.health.catalogue.catalogue import sources
     from stepguard.health.explain.page import entry_lines
-    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+    from stepguard.report.escaping import quoted
+    from stepguard.report.screen import stdout_screen, write_json, write_lines
 
     if source is not None and source not in sources():
-        raise UsageError(f"unknown source {source!r}", "--source", "known: " + ", ".join(sources()))
-    named = [
-        entry
-        for of in ([source] if source else ("xid", "sxid", "dcgm"))
-        for entry in shipped().entries(of)
-        if code.upper() in entry.name.upper().split()
-    ]
-    if named:
-        found = named[0]
+        raise UsageError(f"unknown source {quoted(source)}", "--source", "known: " + ", ".join(sources()))
+    found = _looked_up(code, source)
+    if as_json:
+        write_json(_record(found))
     else:
-        entries = [
-            shipped().lookup(of, parsed_code(of, code, "CODE")) for of in ([source] if source else ("xid", "sxid"))
-        ]
-        found = next((entry for entry in entries if entry.is_known), entries[0])
-    screen = stdout_screen()
-    try:
-        write_lines([json.dumps(_record(found))] if as_json else entry_lines(found), screen)
-    except PipeClosed:
-        return PIPE_CLOSED
+        write_lines(entry_lines(found), stdout_screen())
     return int(not found.is_known)
 
 
@@ -107,6 +92,26 @@ command.add_command(health_node.status)
 command.add_command(health_node.react)
 command.add_command(health_node.count_gpus)
 command.add_command(health_nodes.nodes)
+
+
+def _looked_up(code: str, source: str | None) -> Entry:
+    """The entry of a code or a name. Raises UsageError for what is neither."""
+    from stepguard.errors import ConfigError, UsageError
+    from stepguard.health.catalogue.catalogue import parsed_code, shipped
+    from stepguard.report.escaping import quoted
+
+    for of in [source] if source else ("xid", "sxid", "dcgm"):
+        for entry in shipped().entries(of):
+            if code.upper() in entry.name.upper().split():
+                return entry
+    try:
+        entries = [
+            shipped().lookup(of, parsed_code(of, code, "CODE")) for of in ([source] if source else ("xid", "sxid"))
+        ]
+    except ConfigError as error:  # which is what it is in a site's own catalogue
+        advice = error.advice if error.advice.startswith("known: ") else "write a number, or a name that it has"
+        raise UsageError(f"no code of the catalogue {quoted(code)}", "CODE", advice) from error
+    return next((entry for entry in entries if entry.is_known), entries[0])
 
 
 def _explained(name: str, exit_code: int | None) -> Explained:
@@ -122,7 +127,7 @@ def _explained(name: str, exit_code: int | None) -> Explained:
                 content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
-        print(f"stepguard: cannot read {name!r}: {why}", file=sys.stderr)
+        tell(f"cannot read {name!r}: {why}")
         return Explained(_UNREADABLE, Judgement(Status.UNKNOWN, "cannot be read"))
     return explain(content, exit_code)
 

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepguard.cli.output import tell
+from stepguard.report.escaping import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,10 +46,11 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     from stepguard.health.probes.settings import Settings
     from stepguard.health.probes.table import ON_DEMAND, PROBES, entry
     from stepguard.health.probing import Probes, probe
+    from stepguard.report.screen import stdout_screen, write_json, write_lines
 
     for name in names:
         if name not in PROBES:
-            raise UsageError(f"no probe {name!r}", "--probe", "there are: " + ", ".join(PROBES))
+            raise UsageError(f"no probe {quoted(name)}", "--probe", "there are: " + ", ".join(PROBES))
     wanted = [*dict.fromkeys(names or PROBES), *(ON_DEMAND if stress else ())]
     settings = config.load()
     state = _memory(settings)
@@ -62,9 +66,11 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
         ]
     verdict = worst(report.status for report in reports)
     if as_json:
-        document = {"schema": SCHEMA, "status": verdict, "probes": [to_document(report) for report in reports]}
-        return _write([json.dumps(document)], verdict.exit_status)
-    return _write(lambda visible: _report_lines(reports, visible), verdict.exit_status)
+        write_json({"schema": SCHEMA, "status": verdict, "probes": [to_document(report) for report in reports]})
+    else:
+        screen = stdout_screen()
+        write_lines(_report_lines(reports, screen.text), screen)
+    return verdict.exit_status
 
 
 check.help = f"""Look at this node's devices now, each source in a process with a deadline, and say what is wrong.
@@ -78,19 +84,23 @@ def status(as_json: bool) -> int:
     from stepguard import config
     from stepguard.health.model import Status
     from stepguard.records.asking import ask
+    from stepguard.report.screen import stdout_screen, write_json, write_lines
 
     path = Path(config.load().agent.socket)
     answer = ask(path, "health")
     if isinstance(answer, str):
-        print(f"stepguard: the agent of this node does not tell: {path}: {answer}", file=sys.stderr)
+        tell(f"the agent of this node does not tell: {path}: {answer}")
         return _UNKNOWN
     try:
         exit_status = Status(answer["status"]).exit_status
         if as_json:
-            return _write([json.dumps(answer)], exit_status)
-        return _write(lambda visible: _status_lines(answer, visible), exit_status)
+            write_json(answer)
+        else:
+            screen = stdout_screen()
+            write_lines(_status_lines(answer, screen.text), screen)
+        return exit_status
     except (KeyError, TypeError, ValueError) as error:
-        print(f"stepguard: the agent of this node says what is not known here: {error!r}", file=sys.stderr)
+        tell(f"the agent of this node says what is not known here: {error!r}")
         return _UNKNOWN
 
 
@@ -104,10 +114,11 @@ def react() -> int:
     """Do to the node in Slurm what its health asks for: what the agent starts, a question on stdin."""
     from stepguard import config
     from stepguard.health.reacting import react as carried_out
+    from stepguard.report.screen import write_json
     from stepguard.slurm import connect
 
     settings = config.load()
-    print(json.dumps(carried_out(json.load(sys.stdin), settings.health, connect(settings.slurm))))
+    write_json(carried_out(json.load(sys.stdin), settings.health, connect(settings.slurm)))
     return 0
 
 
@@ -117,14 +128,15 @@ def count_gpus(node: str) -> int:
     """Say how many GPUs the node has in Slurm's configuration: what the agent asks once."""
     from stepguard import config
     from stepguard.errors import StepguardError
+    from stepguard.report.screen import write_json
     from stepguard.slurm import connect
     from stepguard.slurm.gres import gpus
 
     try:
-        answer = {"gpus": gpus(connect(config.load().slurm).nodes([node])[0].gres), "error": ""}
+        answer: dict[str, Any] = {"gpus": gpus(connect(config.load().slurm).nodes([node])[0].gres), "error": ""}
     except StepguardError as error:
         answer = {"gpus": None, "error": str(error)}
-    print(json.dumps(answer))
+    write_json(answer)
     return 0
 
 
@@ -145,20 +157,7 @@ def _memory(settings: Config) -> str | None:
 
 def _progress(name: str) -> Callable[[str], None]:
     """Says on stderr what a long probe is at."""
-    from stepguard.report.escaping import visible
-
-    return lambda at: print(f"{name}: {visible(at)}", file=sys.stderr, flush=True)
-
-
-def _write(lines: Iterable[str] | Callable[[Callable[[str], str]], Iterable[str]], exit_status: int) -> int:
-    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
-
-    screen = stdout_screen()
-    try:
-        write_lines(lines(screen.text) if callable(lines) else lines, screen)
-    except PipeClosed:
-        return PIPE_CLOSED
-    return exit_status
+    return lambda at: tell(at, name)
 
 
 def _report_lines(reports: Iterable[Report], visible: Callable[[str], str]) -> Iterator[str]:

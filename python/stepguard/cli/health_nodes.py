@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from stepguard.cli.output import tell
 
 if TYPE_CHECKING:
     from stepguard.archive.node_state import Told
@@ -47,22 +47,22 @@ def nodes(everything: bool, as_json: bool) -> int:
     """
     from stepguard import config
     from stepguard.health.model import Status, worst
-    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+    from stepguard.report.screen import stdout_screen, write_json, write_lines
 
     archive = Path(config.load().archive.dir)
     try:
         found, bad = _read(archive)
     except OSError as error:
-        print(f"stepguard: {_why_unread(error, archive)}", file=sys.stderr)
+        tell(_why_unread(error, archive))
         return _UNKNOWN
     listed = sorted(found if everything else filter(_is_listed, found), key=_order)
-    screen = stdout_screen()
     for one in bad:
-        print(f"stepguard: left out: {screen.text(f'{one.path}: {one.why}')}", file=sys.stderr)
-    try:
-        write_lines([_document(listed, bad)] if as_json else _table(listed, screen), screen)
-    except PipeClosed:
-        return PIPE_CLOSED
+        tell(f"left out: {one.path}: {one.why}")
+    if as_json:
+        write_json(_document(listed, bad))
+    else:
+        screen = stdout_screen()
+        write_lines(_table(listed, screen), screen)
     statuses = [_status(one.state) for one in listed] + [Status.UNKNOWN] * bool(bad)
     return worst(statuses, Status.OK).exit_status
 
@@ -150,8 +150,6 @@ def _jobs(job_ids: Sequence[str], count: int, screen: Screen) -> str:
     return ", ".join(named) + (f" (and {count - len(named)} more)" if count > len(named) else "")
 
 
-def _document(listed: Sequence[_Found], bad: Sequence[Told]) -> str:
+def _document(listed: Sequence[_Found], bad: Sequence[Told]) -> dict[str, Any]:
     shown: list[dict[str, Any]] = [{"cluster": one.cluster, **dataclasses.asdict(one.state)} for one in listed]
-    return json.dumps(
-        {"schema": SCHEMA, "nodes": shown, "left_out": [{"file": str(one.path), "why": one.why} for one in bad]}
-    )
+    return {"schema": SCHEMA, "nodes": shown, "left_out": [{"file": str(one.path), "why": one.why} for one in bad]}

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepguard import __version__, config
+from stepguard.cli.output import tell
 from stepguard.errors import StepguardError, UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
     from stepguard.report.screen import Screen
 
 SCHEMA = 1
-PARTS = ("script", "env", "stdout", "stderr", "health", "timeline", "resumes", "nodes")
+# What goes into a pipe byte for byte; all else is a page.
+_FILES = ("script", "env", "stdout", "stderr")
+PARTS = (*_FILES, "health", "timeline", "resumes", "nodes")
 
 
 @click.command(short_help="The record of a job: what ran, where, when, how it ended.")
@@ -38,7 +39,8 @@ def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as
     and stderr go into a pipe or a file byte for byte.
     """
     from stepguard.archive.reading import find
-    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write, write_lines
+    from stepguard.report.lacks import part_lacks
+    from stepguard.report.screen import stdout_screen, write, write_json, write_lines
 
     gc.disable()  # as in `stepguard jobs`
     job_id, attempt = _named(job_id, attempt)
@@ -49,23 +51,27 @@ def command(job_id: str, part: str | None, attempt: int | None, cluster: str, as
         named = [record for record in attempts if record.attempt == attempt]
         records = named or find(archive, job_id, attempt, cluster)  # which says that there is none
     screen = stdout_screen()
-    try:
-        if part is None:
-            write_lines([_document(job_id, records)] if as_json else _page(records, attempts, screen), screen)
-            return 0
-        record = _one(job_id, records, part)
+    if part is None:
         if as_json:
-            write_lines([_part_document(record, part)], screen)
-        elif nothing := _nothing(record, part):
-            print(f"stepguard: {nothing}", file=sys.stderr)
-        elif part in ("script", "env", "stdout", "stderr"):
-            content = _content(record, part)
-            write(_shown(content, screen) if screen.is_terminal else content)
+            write_json(_document(job_id, records))
         else:
-            write_lines(_lines(record, part, screen), screen)
-    except PipeClosed:
-        return PIPE_CLOSED
-    return _told_troubles(record, screen) if not as_json else 0
+            write_lines(_page(records, attempts, screen), screen)
+        return 0
+    record = _one(job_id, records, part)
+    if as_json:
+        write_json(_part_document(record, part))
+        return int(_is_damaged(record, part))
+    if part in _FILES:
+        content = _content(record, part)
+        write(_shown(content, screen) if screen.is_terminal else content)
+    elif nothing := _nothing(record, part):
+        if not record.troubles:  # which say why, and more may be there
+            tell(nothing)
+    else:
+        write_lines(_lines(record, part, screen), screen)
+    for one in part_lacks(record, part):
+        tell(f"{one.what}: {one.why}")
+    return int(_is_damaged(record, part))
 
 
 def _named(text: str, option: int | None) -> tuple[str, int | None]:
@@ -117,18 +123,17 @@ def _absent(record: Record, name: str) -> StepguardError:
     kept = record.kept(name)
     told = [f"{one.what}: {one.why}" for one in record.troubles]
     if kept is not None:
-        told += [f"{kept.source or kept.what}: {kept.why or kept.what}"]
+        told += [f"{kept.source or kept.what}: {kept.why or f'{kept.what}, not read'}"]
     elif not told:
         manifest = record.manifest
         of = (name, "script") if manifest and manifest.kind == "unknown" else (name,)
         told += [one.why for one in manifest.missing if any(word in one.what for word in of)] if manifest else []
         if not told and manifest is not None:
             told = ["it has not ended yet" if manifest.state == "running" else f"the job is {manifest.kind}"]
-    from stepguard.report.escaping import visible
     from stepguard.report.job_page import job_id_arguments
 
     advice = f"`stepguard job {job_id_arguments(record)}` shows what there is"
-    return StepguardError(f"no {name} of job {record.printed_id}", visible("; ".join(told)), advice)
+    return StepguardError(f"no {name} of job {record.printed_id}", "; ".join(told), advice)
 
 
 def _shown(content: Iterable[bytes], screen: Screen) -> Iterator[bytes]:
@@ -159,29 +164,32 @@ def _lines(record: Record, part: str, screen: Screen) -> Iterator[str]:
 
 
 def _nothing(record: Record, part: str) -> str:
-    """Why there is nothing to print of this part, where that is no fault."""
+    """Why there is nothing to print of this part, where that is no fault; raises StepguardError where it is one."""
+    from stepguard.report.lacks import is_not_kept
+
     runs = record.manifest is not None and record.manifest.state == "running"
     if part == "nodes" and not record.nodes:
         return "no node has told its part yet" + (": they do when the job has ended" if runs else "")
     if part == "health" and not any(one.health for one in record.nodes):
         return f"no agent looked at devices for job {record.printed_id}" + (" so far: it still runs" if runs else "")
     if part == "resumes" and not record.resumes:
+        if is_not_kept(record, part):
+            raise _absent(record, part)
         kept = "; its journal is kept when it has ended" if runs else ""
         return f"no step of job {record.printed_id} was guarded or resumed, as far as is known{kept}"
     return ""
 
 
-def _told_troubles(record: Record, screen: Screen) -> int:
-    """Names what could not be read on stderr; the exit status."""
-    for trouble in record.troubles:
-        print(f"stepguard: {screen.text(f'{trouble.what}: {trouble.why}')}", file=sys.stderr)
-    return int(bool(record.troubles))
+def _is_damaged(record: Record, part: str) -> bool:
+    """Whether something of the part that was printed could not be read, now or when it was to be kept."""
+    from stepguard.report.lacks import is_not_kept
+
+    return bool(record.troubles) or is_not_kept(record, part)
 
 
-def _document(job_id: str, records: Sequence[Record]) -> str:
-    return json.dumps(
-        {"schema": SCHEMA, "stepguard": __version__, "asked": job_id, "records": [_as_json(one) for one in records]}
-    )
+def _document(job_id: str, records: Sequence[Record]) -> dict[str, Any]:
+    shown = [_as_json(one) for one in records]
+    return {"schema": SCHEMA, "stepguard": __version__, "asked": job_id, "records": shown}
 
 
 def _as_json(record: Record) -> dict[str, Any]:
@@ -211,8 +219,9 @@ def _name(record: Record) -> dict[str, Any]:
     }
 
 
-def _part_document(record: Record, part: str) -> str:
+def _part_document(record: Record, part: str) -> dict[str, Any]:
     """One part; bytes that are no UTF-8 are lone surrogates."""
+    from stepguard.report.lacks import part_lacks
     from stepguard.report.timeline import moments
 
     value: Any
@@ -229,5 +238,5 @@ def _part_document(record: Record, part: str) -> str:
         value = [dataclasses.asdict(one) for one in record.nodes]
     else:
         value = b"".join(_content(record, part)).decode(errors="surrogateescape")
-    missing = [dataclasses.asdict(one) for one in record.troubles]
-    return json.dumps({"schema": SCHEMA, "stepguard": __version__, **_name(record), part: value, "missing": missing})
+    missing = [dataclasses.asdict(one) for one in part_lacks(record, part)]
+    return {"schema": SCHEMA, "stepguard": __version__, **_name(record), part: value, "missing": missing}

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import gc
-import json
 import pwd
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepguard import __version__, config
+from stepguard.cli.output import tell
 from stepguard.errors import StepguardError, UsageError
+from stepguard.report.escaping import quoted
 
 if TYPE_CHECKING:
     from stepguard.archive.index_reading import Found, Query
@@ -67,7 +67,7 @@ def command(
     """
     from stepguard.archive.index_reading import Query, search
     from stepguard.archive.reading import layouts_of
-    from stepguard.report.screen import PIPE_CLOSED, PipeClosed, stdout_screen, write_lines
+    from stepguard.report.screen import stdout_screen, write_json, write_lines
     from stepguard.report.times import parsed
 
     if user is not None and everybody:
@@ -90,26 +90,19 @@ def command(
     )
     gc.disable()  # to look through 10^5 rows again and again costs half a second, and none is in a cycle
     clusters = layouts_of(Path(config.load().archive.dir), cluster)
-    found, more = search(clusters, query, _warn)
+    found, more = search(clusters, query, tell)
     if not found and user_name and not search(clusters, Query(user=user_name, limit=1))[0]:
         raise UsageError("no such user", f"--user {user_name}", "neither this host nor any record knows them")
-    screen = stdout_screen()
-    try:
-        if as_json:
-            write_lines([_document(found, more)], screen)
-            return 0
-        if found:
-            from stepguard.report.lists import jobs_table
+    if as_json:
+        write_json(_document(found, more))
+        return 0
+    if found:
+        from stepguard.report.lists import jobs_table
 
-            write_lines(jobs_table(found, screen, everybody or user is not None, len(clusters) > 1), screen)
-    except PipeClosed:
-        return PIPE_CLOSED
+        screen = stdout_screen()
+        write_lines(jobs_table(found, screen, everybody or user is not None, len(clusters) > 1), screen)
     _tell(found, more, query, f"since {since}" + (f", until {until}" if until else ""))
     return 0
-
-
-def _warn(text: str) -> None:
-    print(f"stepguard: {text}", file=sys.stderr)
 
 
 def _owner(user: str | None) -> tuple[int | None, str]:
@@ -132,7 +125,7 @@ def _nodes(text: str | None) -> frozenset[str]:
     try:
         return frozenset(expand(text or ""))
     except StepguardError as error:
-        raise UsageError(error.what, f"--node {text!r}", "write n3 or n[1-8]") from error
+        raise UsageError(error.what, f"--node {quoted(text or '')}", "write n3 or n[1-8]") from error
 
 
 def _states(text: str | None) -> frozenset[str]:
@@ -140,7 +133,7 @@ def _states(text: str | None) -> frozenset[str]:
 
     words = _listed(text.lower() if text else None)
     if unknown := words.difference(STATES):
-        raise UsageError(f"unknown state {min(unknown)!r}", "--state", "known: " + ", ".join(STATES))
+        raise UsageError(f"unknown state {quoted(min(unknown))}", "--state", "known: " + ", ".join(STATES))
     return frozenset[str]().union(*(STATES[word] for word in words))
 
 
@@ -151,15 +144,15 @@ def _listed(text: str | None) -> frozenset[str]:
 def _tell(found: Sequence[Found], more: bool, query: Query, when: str) -> None:
     """What the list does not say, on stderr."""
     if more:
-        print(f"stepguard: there are more than {len(found)}: --limit 0 lists all", file=sys.stderr)
+        tell(f"there are more than {len(found)}: --limit 0 lists all")
     if not found:
         whose = "" if query.uid is None else "; --all lists those of everybody whose records you may read"
-        print(f"stepguard: no such job {when}{whose}", file=sys.stderr)
+        tell(f"no such job {when}{whose}")
 
 
-def _document(found: Sequence[Found], more: bool) -> str:
+def _document(found: Sequence[Found], more: bool) -> dict[str, Any]:
     jobs = [_as_json(one) for one in found]
-    return json.dumps({"schema": SCHEMA, "stepguard": __version__, "more": more, "jobs": jobs})
+    return {"schema": SCHEMA, "stepguard": __version__, "more": more, "jobs": jobs}
 
 
 def _as_json(one: Found) -> dict[str, Any]:

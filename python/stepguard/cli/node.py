@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stepguard import config
+from stepguard.cli.output import tell
 from stepguard.errors import SlurmRefused, StepguardError, UsageError
 from stepguard.health.by_hand import OUT_OF_SERVICE, Change, Nothing, Refusal, Step, Verb, plan, shown_state
 from stepguard.slurm import connect
@@ -58,7 +59,10 @@ def _carry_out(verb: Verb, expressions: Sequence[str], yes: bool, force: bool, t
     client = connect(config.load().slurm)
     steps = plan(verb, client.nodes(names), text, force)
     for step in steps:
-        _say(f"{step.node}: {step.told if isinstance(step, Change) else step.why}", isinstance(step, Refusal))
+        if isinstance(step, Refusal):
+            tell(step.why, step.node)
+        else:
+            _say(f"{step.node}: {step.told if isinstance(step, Change) else step.why}")
     refused = [step.node for step in steps if isinstance(step, Refusal)]
     if refused:
         raise StepguardError("nothing was done", fold(refused), "with --force it is, whoever set the reason")
@@ -68,7 +72,7 @@ def _carry_out(verb: Verb, expressions: Sequence[str], yes: bool, force: bool, t
         if not sys.stdin.isatty():
             raise UsageError("nothing was done", "there is no terminal to ask on", "say --yes")
         if not click.confirm("Go on?"):
-            click.echo("nothing was done", err=True)
+            tell("nothing was done")
             return 1
         if plan(verb, client.nodes(names), text, force) != steps:
             raise StepguardError("nothing was done", fold(names), "their state has changed meanwhile; look again")
@@ -103,8 +107,7 @@ def _change(steps: Sequence[Step], client: SlurmClient) -> None:
             _say(f"{node.name}: {'back in service' if is_back else f'now {shown_state(node)}'}")
 
 
-def _say(text: str, is_error: bool = False) -> None:
-    """Reasons and comments are anybody's words, and must not steer the terminal."""
-    from stepguard.report.escaping import visible
+def _say(text: str) -> None:
+    from stepguard.report.screen import stdout_screen, write_lines
 
-    click.echo(visible(text), err=is_error)
+    write_lines([text], stdout_screen())

@@ -52,7 +52,7 @@ def command(
     if names and not folding:
         raise UsageError("unexpected argument", names[0], "names are taken by --fold only")
     if folding:
-        click.echo(fold(names))
+        _print(names, "list")
         return
     if expression is not None:
         _print(expand(expression), form)
@@ -101,10 +101,12 @@ def _in_step_of(job_id: str) -> bool:
 
 
 def _print(found: Sequence[str], form: str | None) -> None:
+    from stepguard.report.screen import stdout_screen, write_lines
+
     if form == "count":
-        click.echo(len(found))
+        found = [str(len(found))]
     elif form == "list":
-        click.echo(fold(found))
-    else:
-        for name in found[:1] if form == "first" else found:
-            click.echo(name)
+        found = [fold(found)]
+    elif form == "first":
+        found = found[:1]
+    write_lines(found, stdout_screen())

@@ -12,10 +12,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stepguard.cli.output import tell, tell_lines
 from stepguard.errors import PlacementError, StepguardError, UsageError
 
 if TYPE_CHECKING:
@@ -40,16 +40,18 @@ def main(argv: Sequence[str]) -> int:
     try:
         words, command_at = _read(argv)
     except UsageError as error:
-        print(f"stepguard: {error}", file=sys.stderr)
+        tell(str(error))
         return error.exit_status
     if not words:
-        print(_HELP, end="")
+        from stepguard.report.screen import write
+
+        write([_HELP.encode()])
         return 0
     gc.disable()  # looking through what is being imported takes 2 ms and finds nothing
     try:
         supervisor = _prepare(words, command_at)
     except PlacementError as error:
-        print(f"stepguard: {error}", file=sys.stderr)
+        tell(str(error))
         return error.exit_status
     except StepguardError as error:
         return _unguarded(words, str(error))
@@ -62,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001 - the process boundary, as above
         if not supervisor.started:
             return _unguarded(words, _traceback())
-        print(f"stepguard: this step is no longer guarded: {_traceback()}", file=sys.stderr, flush=True)
+        tell_lines(f"this step is no longer guarded: {_traceback()}")
         status = supervisor.wait_unguarded()
     os._exit(status)  # nothing of ours waits to be written, and to tidy up would cost Python 6 ms of the user's time
 
@@ -139,10 +141,10 @@ def _traceback() -> str:
 
 def _unguarded(words: list[str], why: str) -> int:
     """Becomes the plain srun."""
-    print(f"stepguard: this step runs without --auto-resume: {why.rstrip()}", file=sys.stderr, flush=True)
+    tell_lines(f"this step runs without --auto-resume: {why}")
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
         os.execvp(words[0], words)
     except OSError as error:
-        print(f"stepguard: cannot start: {words[0]}: {error.strerror}", file=sys.stderr)
+        tell(f"cannot start: {words[0]}: {error.strerror}")
         return 127

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
+from stepguard.cli.output import tell
 from stepguard.resume.orders import Orders
 from stepguard.resume.watch import Watch
 
@@ -17,7 +17,7 @@ def main(argv: Sequence[str]) -> int:
         (text,) = argv
         orders = Orders.from_text(text)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        print(f"stepguard: bad orders: watch: {error}: the supervisor starts this, not a person", file=sys.stderr)
+        tell(f"bad orders: watch: {error}: the supervisor starts this, not a person")
         return 2
     node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     rank = os.environ.get("SLURM_PROCID", "0")

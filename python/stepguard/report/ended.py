@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from stepguard.archive.index_lines import entry_of
 from stepguard.archive.index_reading import outcome
-from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, GATE, REQUEUED, refused_on
+from stepguard.archive.outcome import BY_SLURM, DAMAGED, ENDED, GATE, OUTCOMES, REQUEUED, refused_on
 from stepguard.archive.reading_record import Record
 from stepguard.records.manifest import Manifest, NodeRecord
 from stepguard.report import resumes
@@ -24,12 +24,10 @@ _ENDING_S = 60.0
 
 
 def state_of(record: Record) -> str:
-    """One of archive.outcome.OUTCOMES."""
-    manifest = record.manifest
-    if manifest is not None:
-        entry = entry_of("", manifest, 0, 0)
-        return outcome(entry.state, entry.exit, record.has_later)
-    return outcome(record.entry.state, record.entry.exit, record.has_later) if record.entry else DAMAGED
+    """One of archive.outcome.OUTCOMES; of a record that says another, DAMAGED, as in the index."""
+    entry = entry_of("", record.manifest, 0, 0) if record.manifest is not None else record.entry
+    word = outcome(entry.state, entry.exit, record.has_later) if entry else DAMAGED
+    return word if word in OUTCOMES else DAMAGED
 
 
 def why_of(record: Record) -> str:

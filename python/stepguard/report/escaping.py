@@ -4,6 +4,7 @@ and bytes that are no text cannot steer the terminal of whoever reads it."""
 
 from __future__ import annotations
 
+_QUOTED_CHARS = 60
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -13,6 +14,11 @@ def visible(text: str, utf8: bool = True) -> str:
     if text.isprintable() and (utf8 or text.isascii()):
         return text
     return "".join(char if char.isprintable() and (utf8 or char.isascii()) else _escape(char) for char in text)
+
+
+def quoted(text: str) -> str:
+    """A word of the command line as an error shows it, in quotes; of a long one the beginning."""
+    return repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}...")
 
 
 def visible_lines(content: bytes, utf8: bool = True) -> str:

@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a page goes: a terminal of some width, a pipe that may close, a file on a full disk."""
+"""Where a page goes: a terminal of some width, a pipe, a file. What becomes of it where it cannot be written, the
+process decides (cli/output.py)."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from stepguard.errors import StepguardError
 from stepguard.report.escaping import visible, visible_lines
 
 _MIN_WIDTH = 40
-# What a shell shows for a program that SIGPIPE ended.
-PIPE_CLOSED = 141
 _CLIPPED = "..."
 
 
-class PipeClosed(Exception):
-    """Nobody reads on: the verb ends, quietly."""
+class Emphasized(str):
+    """A line that a terminal shows in bold: the one way for a page to steer it."""
 
 
 class Screen(NamedTuple):
@@ -44,7 +43,8 @@ class Screen(NamedTuple):
         return visible_lines(content, self.utf8)
 
     def emphasized(self, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if self.bold else text
+        """The line in bold, where that can be shown; to be yielded as it is, for what is made of it is plain again."""
+        return Emphasized(text) if self.bold else text
 
     def clipped(self, text: str) -> str:
         """A line that fits."""
@@ -81,31 +81,29 @@ def fitted(text: str, width: int) -> str:
 
 
 def write(pieces: Iterable[bytes]) -> None:
-    """Writes to stdout. Raises PipeClosed when nobody reads on, StepguardError when it cannot be written."""
+    """Writes to stdout, byte for byte."""
     if sys.stdout is None:
         return
-    try:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_the_rest()
-        raise PipeClosed from None
-    except OSError as error:
-        _drop_the_rest()
-        raise StepguardError("cannot write", f"stdout: {error.strerror}", "write where there is room") from error
-
-
-def _drop_the_rest() -> None:
-    """What is still buffered must not make Python complain at its end, nor change the exit status."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.flush()
 
 
 def write_lines(lines: Iterable[str], screen: Screen) -> None:
-    """Writes lines of a page; as `write`."""
-    write(f"{line}\n".encode("utf-8" if screen.utf8 else "ascii", "backslashreplace") for line in lines)
+    """Writes lines of a page. Whatever their texts are, each is one line, and steers no terminal; a page asks the
+    screen before all the same where it counts columns."""
+    write(_shown(line, screen) for line in lines)
+
+
+def write_json(document: Mapping[str, Any], indent: int | None = None) -> None:
+    """Writes one document, in ASCII."""
+    write([json.dumps(document, indent=indent).encode("ascii") + b"\n"])
+
+
+def _shown(line: str, screen: Screen) -> bytes:
+    text = screen.text(line)
+    shown = f"\x1b[1m{text}\x1b[0m" if isinstance(line, Emphasized) else text
+    return f"{shown}\n".encode("utf-8" if screen.utf8 else "ascii", "backslashreplace")
 
 
 def _char_columns(char: str) -> int:

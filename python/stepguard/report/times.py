@@ -8,6 +8,7 @@ import re
 import time
 
 from stepguard.errors import UsageError
+from stepguard.report.escaping import quoted
 
 UNKNOWN = "?"
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -86,4 +87,4 @@ def parsed(text: str, option: str, now_s: float) -> float:
                 continue
     except (ValueError, OverflowError, OSError):
         pass  # a day or an hour that is none
-    raise UsageError(f"bad time {text!r}", option, "write 2d, 3h, today, 14:30, 2026-11-01 or 2026-11-01T14:30")
+    raise UsageError(f"bad time {quoted(text)}", option, "write 2d, 3h, today, 14:30, 2026-11-01 or 2026-11-01T14:30")

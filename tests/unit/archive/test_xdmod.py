@@ -97,8 +97,11 @@ def test_an_interactive_job_has_no_script_and_a_broken_record_stops_nothing(arch
 def test_older_days_may_be_left_alone(archive: Archive, target: Path) -> None:
     archive.put(12, start_s=MIDNIGHT_S - 5 * DAY_S)
     archive.put(13, start_s=MIDNIGHT_S)
-    export(archive.cluster, target, "start", datetime.date(2026, 11, 27))
+    archive.put(14, start_s=MIDNIGHT_S - 60)
+    export(archive.cluster, target, "start", MIDNIGHT_S - 1)
     assert list(exported(target)) == ["20261129/13.savescript"]
+    export(archive.cluster, target, "start", MIDNIGHT_S - 60)
+    assert sorted(exported(target)) == ["20261128/14.savescript", "20261129/13.savescript"]
 
 
 def test_others_cannot_read_what_is_exported(archive: Archive, target: Path) -> None:
@@ -133,9 +136,37 @@ def test_no_link_in_the_directory_is_followed(archive: Archive, target: Path, tm
     assert export(archive.cluster, target, "start").written == 1
     assert (tmp_path / "secret").read_text() == "root's"
     archive.put(13, start_s=MIDNIGHT_S + DAY_S)
+    archive.put(14, start_s=MIDNIGHT_S + 2 * DAY_S)
     (target / "20261130").symlink_to(tmp_path)
-    with pytest.raises(OSError, match="20261130"):
-        export(archive.cluster, target, "start")
+    (target / "20261201").write_text("no directory")
+    archive.put(15, start_s=MIDNIGHT_S)
+    done = export(archive.cluster, target, "start")
+    assert (done.written, done.unchanged, sorted(done.refused)) == (
+        1,
+        1,
+        [
+            f"{target}/{day}: a link, or no directory: remove it, and the next export makes it anew"
+            for day in ("20261130", "20261201")
+        ],
+    )
+    assert not list(tmp_path.glob("*.savescript"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory to another user")
+def test_a_day_of_somebody_elses_is_not_written_into(archive: Archive, target: Path) -> None:
+    archive.put(12, start_s=MIDNIGHT_S)
+    archive.put(13, start_s=MIDNIGHT_S)
+    archive.put(14, start_s=MIDNIGHT_S + DAY_S)
+    for name, uid in (("20261129", 1234), ("20261130", 4321)):
+        (target / name).mkdir()
+        os.chown(target / name, uid, -1)
+    os.chown(target, 4321, -1)
+    done = export(archive.cluster, target, "start")
+    assert (done.written, done.refused) == (
+        1,
+        [f"{target}/20261129: it belongs to uid 1234: remove it, and the next export makes it anew"],
+    )
+    assert list(exported(target)) == ["20261130/14.savescript"]
 
 
 def test_a_directory_that_is_not_there_is_not_made(archive: Archive, target: Path) -> None:

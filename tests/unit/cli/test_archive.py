@@ -132,6 +132,13 @@ def test_export_for_xdmod(archive: Archive, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     assert run("export-xdmod", str(tmp_path / "out")) == "2 scripts written, 0 were there\n"
     assert run("export-xdmod", "--since", "3d", str(tmp_path / "out")) == "0 scripts written, 1 were there\n"
+    assert run("export-xdmod", "--since", "0d", str(tmp_path / "out")) == "0 scripts written, 0 were there\n"
+    day = next(iter((tmp_path / "out").iterdir()))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / day.name).symlink_to(tmp_path)
+    linked = invoke("export-xdmod", str(tmp_path / "other"))
+    assert linked.return_value == 1
+    assert f"stepguard: passed over: {tmp_path}/other/{day.name}: a link, or no directory: remove it" in linked.output
     (old / "manifest.json").write_text("{")
     result = invoke("export-xdmod", str(tmp_path / "out"))
     assert result.return_value == 1

@@ -165,9 +165,15 @@ def test_an_unknown_code_and_a_bad_one() -> None:
     result = run("catalogue", "--json", "99999")
     assert result.returncode == 1
     assert json.loads(result.stdout)["known"] is False
-    result = run("catalogue", "nonsense")
-    assert result.returncode != 0
-    assert b"a number is needed" in result.stderr
+    for word in ("nonsense", "", "0x4f", "1.5", "7" * 5000):
+        result = run("catalogue", word)
+        assert result.returncode == 2
+        shown = word if len(word) < 60 else f"{'7' * 60}..."
+        said = f"stepguard: no code of the catalogue {shown!r}: CODE: write a number, or a name that it has\n"
+        assert result.stderr.decode() == said
+    result = run("catalogue", "nonsense", "--source", "lustre")
+    assert result.returncode == 2
+    assert b"known: " in result.stderr
     result = run("catalogue", "79", "--source", "cpu")
     assert result.returncode == 2
     assert b"known: xid, sxid, dcgm" in result.stderr

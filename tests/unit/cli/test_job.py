@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pty
@@ -208,6 +209,69 @@ def test_a_full_disk(environment: dict[str, str], part: list[str]) -> None:
         child = subprocess.run(words, env=environment, stdout=full, stderr=subprocess.PIPE, timeout=30, check=False)
     said = b"stepguard: cannot write: stdout: No space left on device: write where there is room\n"
     assert (child.returncode, child.stderr) == (1, said)
+
+
+def said(environment: dict[str, str], *arguments: str) -> tuple[int, bytes, str]:
+    """Status, stdout and stderr."""
+    told = job(environment, *arguments)
+    return told.returncode, told.stdout, told.stderr.decode()
+
+
+@pytest.mark.parametrize(("part", "name"), [("env", "environment"), ("script", "script")])
+def test_what_is_cut_is_named(environment: dict[str, str], archive: Path, part: str, name: str) -> None:
+    why = "1048576 of its 1500000 bytes are kept"
+    stored = "env.json" if part == "env" else "script"
+    kept = KeptFile(stored, what="memory", size_bytes=1500000, head_bytes=1048576, why=why)
+    content = environment_file({"A": "1"}) if part == "env" else b"A=1\n"
+    write_record(archive, manifest("34", files={name: kept}), files={stored: content})
+    assert f"Missing\n  {name}: {why}\n".encode() in job(environment, "34").stdout
+    missing = [{"what": name, "why": why}]
+    (record,) = json.loads(job(environment, "34", "--json").stdout)["records"]
+    assert missing == [one for one in record["missing"] if one["what"] == name]
+    assert said(environment, "34", part) == (0, b"A=1\n", f"stepguard: {name}: {why}\n")
+    told = job(environment, "34", part, "--json")
+    assert (told.returncode, json.loads(told.stdout)["missing"]) == (0, missing)
+    assert json.loads(job(environment, "34", "timeline", "--json").stdout)["missing"] == []
+
+
+def test_a_journal_that_was_not_kept_is_no_journal_of_nothing(environment: dict[str, str], archive: Path) -> None:
+    kept = KeptFile(source="/home/alice/resumes.jsonl", what="fifo")
+    missing = Missing("resumes", "fifo, not read")
+    write_record(archive, manifest("35", files={"resumes": kept}, missing=[missing]))
+    why = "no resumes of job 35: /home/alice/resumes.jsonl: fifo, not read"
+    assert said(environment, "35", "resumes") == (
+        1,
+        b"",
+        f"stepguard: {why}: `stepguard job 35` shows what there is\n",
+    )
+    told = job(environment, "35", "resumes", "--json")
+    document = json.loads(told.stdout)
+    assert (told.returncode, document["resumes"], document["missing"]) == (1, [], [dataclasses.asdict(missing)])
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_journal_that_cannot_be_read_now(environment: dict[str, str], archive: Path, is_link: bool) -> None:
+    directory = write_record(archive, manifest("36"))
+    if is_link:
+        (directory / "resumes.jsonl").symlink_to("/dev/null")
+    else:
+        os.mkfifo(directory / "resumes.jsonl")
+    status, stdout, stderr = said(environment, "36", "resumes")
+    assert (status, stdout, stderr.startswith("stepguard: resumes.jsonl: "), stderr.count("\n")) == (1, b"", True, 1)
+    told = job(environment, "36", "resumes", "--json")
+    assert (told.returncode, [one["what"] for one in json.loads(told.stdout)["missing"]]) == (1, ["resumes.jsonl"])
+
+
+def test_damaged_lines_have_one_status_in_json_and_without(environment: dict[str, str], archive: Path) -> None:
+    good = b'{"time":1795000000,"event":"choice","strategy":"spare","nodes":["n2"]}\n'
+    write_record(archive, manifest("37"), files={"resumes.jsonl": good + b"{\n"})
+    assert said(environment, "37", "resumes") == (
+        1,
+        b"2026-11-18 11:06:40  spare: goes on on n2\n",
+        "stepguard: resumes.jsonl: 1 damaged lines are left out\n",
+    )
+    assert job(environment, "37", "resumes", "--json").returncode == 1
+    assert b"resumes.jsonl: 1 damaged lines are left out" in job(environment, "37").stdout
 
 
 def test_parts_that_there_are_none_of_yet(environment: dict[str, str], archive: Path) -> None:

@@ -21,7 +21,7 @@ RESULTS = [
 
 
 def test_the_worst_comes_first_aligned_with_what_to_do_beneath() -> None:
-    text = shown(RESULTS, 72)
+    text = "\n".join(shown(RESULTS, 72))
     heads = [line.split()[:2] for line in text.splitlines() if line and not line.startswith(" ")]
     assert [head[0] for head in heads[:4]] == ["fail", "warn", "unknown", "ok"]
     assert heads[4] == ["1", "fail,"]

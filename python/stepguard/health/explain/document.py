@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from stepguard.health.explain.explained import Explained
@@ -11,9 +10,9 @@ from stepguard.health.explain.explained import Explained
 SCHEMA = 1
 
 
-def document(explained: Iterable[tuple[str, Explained]]) -> str:
+def document(explained: Iterable[tuple[str, Explained]]) -> dict[str, object]:
     """One document of all files, by name."""
-    return json.dumps({"schema": SCHEMA, "files": [_file(name, one) for name, one in explained]})
+    return {"schema": SCHEMA, "files": [_file(name, one) for name, one in explained]}
 
 
 def _file(name: str, one: Explained) -> dict[str, object]:
