@@ -64,8 +64,6 @@ def test_all_agents_wrong_at_once_with_a_gate() -> None:
         for gpus in drivers.values():
             gpus["driver.fails"] = 0
         until("it is well", lambda: health(lab, shut)["status"] == "ok", 60, 0.5)
-        lab.agents.stop(shut)  # else it looks within five minutes
-        lab.agents.start(shut)
         until("its gate is open", lambda: shown(lab, shut)["Comment"] == "", 60, 0.5)
         until("its agent says so", lambda: f"{shut} refuses jobs no more" in lab.agents.log(shut), 15)
         lab.run(["scontrol", "update", f"nodename={shut}", "state=resume"], user="root")

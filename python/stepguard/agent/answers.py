@@ -96,13 +96,15 @@ def gate(fault_file: Path, health: NodeVerdict, has_leave: Callable[[Item], bool
 
 
 def _item(item: Item, *, is_told: bool) -> dict[str, Any]:
-    """The kernel's words on the node as a whole may name anybody's programs: all are told them of what has failed."""
+    """The kernel's words on the node as a whole may name anybody's programs, and so may its device, a cgroup or a task:
+    all are told them of what has failed."""
     is_told = is_told or item.fault_class is None or item.status is Status.FAIL
+    told = item if is_told else dataclasses.replace(item, text="", device=item.device if item.gpu else "")
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     return {
         "origin": item.source,
         "code": item.code,
-        "device": item.device,
+        "device": told.device,
         "gpu": item.gpu,
         "class": item.fault_class or _CLASSES.get(item.action, ""),
         "status": item.status,
@@ -110,5 +112,5 @@ def _item(item: Item, *, is_told: bool) -> dict[str, Any]:
         "count": item.count,
         "age_s": round(now_s - item.since_s, 1),
         "last_age_s": round(now_s - item.last_s, 1),
-        "text": str(item if is_told else dataclasses.replace(item, text="")),
+        "text": str(told),
     }

@@ -40,6 +40,7 @@ EXIT STATUS:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     from stepguard import config
+    from stepguard.agent.health.cycle import probe_names
     from stepguard.errors import UsageError
     from stepguard.health.model import worst
     from stepguard.health.probes.document import to_document
@@ -51,8 +52,8 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     for name in names:
         if name not in PROBES:
             raise UsageError(f"no probe {quoted(name)}", "--probe", "there are: " + ", ".join(PROBES))
-    wanted = [*dict.fromkeys(names or PROBES), *(ON_DEMAND if stress else ())]
     settings = config.load()
+    wanted = [*dict.fromkeys(names or probe_names(settings.health)), *(ON_DEMAND if stress else ())]
     state = _memory(settings)
     with contextlib.closing(Probes()) as probes:
         reports = [

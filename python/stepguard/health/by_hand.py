@@ -76,7 +76,7 @@ def _mark(node: Node, action: str, text: str, force: bool) -> Step:
 def _resume(node: Node, force: bool) -> Step:
     if not node.reason and not node.states & OUT_OF_SERVICE:
         if gate_shut_s(node.comment) is not None:
-            return Change(node.name, "", None, "", "takes jobs again, within five minutes: its agent asks that often")
+            return Change(node.name, "", None, "", "takes jobs again, within half a minute: its agent asks that often")
         return Nothing(node.name, "is in service")
     if not force and not is_ours(node.reason):
         return Refusal(node.name, f"is not out of service by stepguard: {_explained(node)}")

@@ -39,6 +39,8 @@ SPREAD_S = 1.0
 SETTLE_S = 1.5
 # After a refusal by the breaker the agent should not ask again for this long: it reads all nodes.
 RETRY_S = 300.0
+# Of a node whose gate is shut; the breaker bounds how many those are.
+GATE_S = 10.0
 # How often, and how long apart, an agent looks whether other agents' claims have come to an end.
 _LOOKS, _LOOK_S = 10, 1.0
 

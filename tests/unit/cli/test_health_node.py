@@ -68,6 +68,12 @@ def test_check_goes_by_the_configuration(tmp_path: Path, monkeypatch: pytest.Mon
     assert "  /no such mount: fail: mount: not mounted (check)" in done.stdout
     assert "  /: warn: space: " in done.stdout
     assert not spool.exists(), "no agent has been here"
+    config.write_text('[health]\nprobes = ["infiniband"]\nports = ["mlx5_0/1"]\n')
+    done = run("check")
+    assert (done.returncode, done.stdout.count("\n")) == (2, 2), (
+        "the probes that are named, and a port of no device fails"
+    )
+    assert done.stdout.startswith("infiniband: FAIL: ") and "mlx5_0/1" in done.stdout
     config.write_text("[health]\nmount = []\n")
     done = run("check", "--probe", "host")
     assert (done.returncode, "unknown key 'mount'" in done.stderr) == (78, True), done.stderr

@@ -113,7 +113,7 @@ class KernelLog:
             self._descriptor = os.open(self._path, flags)
             self._can_wait = not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         except OSError as error:
-            self._failed(error, now_s)
+            self._failed(reason(error), now_s)
             return
         self._rest, self._is_live = b"", False
         if self._why:
@@ -122,9 +122,8 @@ class KernelLog:
         self._fail("")
         self._read()
 
-    def _failed(self, error: OSError, now_s: float) -> None:
+    def _failed(self, why: str, now_s: float) -> None:
         self.stop()
-        why = reason(error)
         if why != self._why:
             self._log.warning(f"the kernel's log cannot be read: {why}; tried again every {_OPEN_AGAIN_S:g} s")
         self._why = why
@@ -143,9 +142,12 @@ class KernelLog:
         try:
             content, is_drained = self._batch()
         except OSError as error:
-            self._failed(error, time.monotonic())
+            self._failed(reason(error), time.monotonic())
             return
         said = self._parse(content)
+        if self.garbage and self._sequence == _NONE_YET:
+            self._failed("what is there is no log as /dev/kmsg gives it", time.monotonic())
+            return
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._is_live and is_drained and said:
             self._offset_s = now_s - said[-1][0] / 1e6  # the last line has just been written

@@ -17,7 +17,7 @@ from typing import Any
 from stepguard.agent.log import Log
 from stepguard.config import Config
 from stepguard.errors import ProcessError
-from stepguard.health.marking import REASONS, RETRY_S, remembered
+from stepguard.health.marking import GATE_S, REASONS, RETRY_S, remembered
 from stepguard.health.model import Status
 from stepguard.health.policy import APART_S
 from stepguard.health.verdict import Item, NodeVerdict
@@ -113,9 +113,13 @@ class Reaction:
         """Whether there is something to do, as far as is known here: slurmctld is not asked for nothing."""
         # A gate goes by what stands in Slurm, where an administrator may have taken it away.
         is_well = verdict.status in (Status.OK, Status.WARN)
-        if self._is_unsure or (self._is_marked and (is_well or self._config.agent.gate)):
+        if self._is_unsure or self._holds_gate() or (self._is_marked and is_well):
             return True
         return verdict.action in REASONS and _is_more(_failed(verdict), self._memory)
+
+    def _holds_gate(self) -> bool:
+        """Whether jobs are refused here, until an administrator takes the mark away: they are asked for soon."""
+        return self._is_marked and self._config.agent.gate
 
     def _has_news(self, verdict: NodeVerdict) -> bool:
         """Whether more has failed than when it was asked last, which a full breaker does not wait for."""
@@ -178,7 +182,7 @@ class Reaction:
             self._memory = remembered(self._memory, self._verdict, is_marked=True)
         self._has_changed = True
         # What stands in the way, of a mark or of lifting it, may have gone by then.
-        self._not_before_s = now_s + RETRY_S
+        self._not_before_s = now_s + (RETRY_S if not self._holds_gate() else GATE_S)
         if done == "refused":
             self._log.error(f"the circuit breaker holds: {said['text']}; asked again in {RETRY_S:g} s")
         elif done == "marked":

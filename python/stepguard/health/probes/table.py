@@ -53,7 +53,7 @@ PROBES = {
     "infiniband": Entry(
         "stepguard.health.probes.infiniband",
         20.0,
-        ("/sys/class/infiniband", f"pci:{pci.AMAZON}"),
+        ("/sys/class/infiniband", f"pci:{pci.AMAZON}", "setting:ports"),
         "no InfiniBand device and no EFA here",
     ),
     "host": Entry("stepguard.health.probes.host", 20.0),

@@ -172,6 +172,10 @@ def test_users_are_told_no_words_of_the_kernels_on_others(watched: AgentProcess)
     assert (finding["status"], "secret-name" in finding["text"]) == ("warn", False)
     told = json.loads(watched.ask_as(USER, fields("health")))
     assert "secret-name" not in json.dumps(told) and len(told["items"]) == 1
+    kernel_of(watched).says("INFO: task secret-task:4711 blocked for more than 120 seconds.")
+    wait_until(lambda: len(watched.health()["items"]) == 2, 5)
+    told = json.loads(watched.ask_as(USER, fields("health")))
+    assert "secret-task" not in json.dumps(told) and len(told["items"]) == 2
 
 
 def test_what_anybody_wrote_counts_for_nothing(watched: AgentProcess) -> None:

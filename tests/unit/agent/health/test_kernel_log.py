@@ -214,6 +214,18 @@ def test_garbage_is_passed_over(feed: Feed, read: Read) -> None:
     assert len(reader.texts) == 2
 
 
+@pytest.mark.parametrize(
+    "content", ["Nov 30 05:00:00 n1 kernel: NVRM: Xid (PCI:0000:0f:00): 79, gone\n", "\0" * 200_000]
+)
+def test_what_is_no_log_of_the_kernels_is_not_read_in_silence(tmp_path: Path, read: Read, content: str) -> None:
+    """A syslog file, /dev/zero: nothing would ever be heard, and a node that nobody hears is not well."""
+    path = tmp_path / "kern.log"
+    path.write_text(content)
+    reader = read(path)
+    reader.until(lambda: reader.fails[-1:] == ["what is there is no log as /dev/kmsg gives it"])
+    assert reader.log.due_s > time.monotonic() + 30, "and it is not looked at again and again"
+
+
 def test_a_hundred_thousand_lines(tmp_path: Path, read: Read) -> None:
     """None is lost, and others get their turn in between."""
     path = tmp_path / "kmsg"
