@@ -27,7 +27,10 @@ from stepguard.records.manifest import manifest_from
 from stepguard.records.spool import COMPLETE, SpoolLayout
 from unit.archive.spools import UID, Told, whole_job
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users"),
+    pytest.mark.timeout(300),  # dozens of Pythons, one after another
+]
 ARCHIVER = [sys.executable, "-m", "stepguard", "archiver"]
 # A process of its own starts it.
 AS_AGENT = '"$1" "$2" "$3" "$4" $$ & wait'
