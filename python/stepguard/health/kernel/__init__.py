@@ -7,6 +7,7 @@ journal    the formats of several lines or of JSON: journalctl -o json, json-pre
 shape      whether a text is a log at all, or the output of a program that quotes one
 lines      a whole text → lines
 recognize  a line → events; a cheap look for words comes before any pattern
+users_words lines that begin with what a user chose
 in_context what needs a line before it
 nvidia pcie memory oom storage network lockup amazon: what each driver says
 fold       events of a log: counted, by the rules of repetition and of XID 154

@@ -6,7 +6,8 @@
     neuron:nr_reset_thread_fn: nd3: reset request 4711 failed
     neuron:ndma_memcpy_wait_for_completion: DMA completion timeout for UDMA_ENG_33 q0
 
-The driver says also what it retries; a row of the catalogue says how grave each is.
+The driver says also what it retries; a row of the catalogue says how grave each is. `NEURON_HW_ERR=…` is none of its
+words: programs have it printed (NEURON_IOCTL_PRINTK). What the hardware counts, the probe reads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _EFA = re.compile(
     rf"(?:efa (?P<pci>{PCI})(?:[: ] ?(?P<name>[\w-]{{1,32}}))?|infiniband (?P<ib>(?:efa_|rdmap)[\w-]{{1,24}})): "
     r"(?P<text>.{1,256})"
 )
-_NEURON = re.compile(rf"(?:neuron:|[Nn]euron (?:{PCI})?:? ?)(?P<text>.{{1,512}})")
+_NEURON = re.compile(r"neuron:[a-z_]\w{1,63}: (?P<text>.{1,512})")
 _NEURON_DEVICE = re.compile(r"\bnd ?(?P<index>\d{1,3})\b|\bneuron(?P<number>\d{1,3})\b")
 
 
@@ -34,10 +35,8 @@ _EFA_CODES = _table(
     ("command-failed", r"Failed to |Failed command|.{0,32}command .{0,48}(?:failed|err)"),
 )
 _NEURON_CODES = _table(
-    ("uncorrected", r".{0,128}(?:[Uu]ncorrect(?:ed|able)|UNCORRECTABLE)"),
-    ("reset-failed", r".{0,128}reset request \d{1,10} (?:failed|was initiated, but failed)"),
-    ("reset-failed", r".{0,128}(?:reset failed|[Ff]ailed to reset)"),
-    ("hw-error", r".{0,128}(?:[Hh]ardware [Ee]rror|hw_error|HW_ERROR)"),
+    ("reset-failed", r"(?:nd ?\d{1,3}: )?reset request \d{1,10} (?:failed|was initiated, but failed)"),
+    ("reset-failed", r"(?:nd ?\d{1,3}: )?(?:reset failed|[Ff]ailed to reset)"),
     ("timeout", r".{0,128}(?:completion timeout|timed out|read timeout)"),
 )
 

@@ -11,15 +11,22 @@ import re
 from stepguard.health.catalogue import Catalogue
 from stepguard.health.kernel.sighting import Sighting, by_catalogue
 
-_HUNG = re.compile(r"INFO: task (?P<task>.{1,32}):\d{1,10} blocked (?:in I/O wait )?for more than \d{1,6} seconds")
+_HUNG = re.compile(
+    r"INFO: task (?P<task>.{1,32}):\d{1,10} blocked (?:in I/O wait )?for more than \d{1,6} seconds", re.DOTALL
+)
 _WATCHDOG = r"(?:NMI )?(?:watchdog: )?"
+_ADDRESS = r"(?:, [\w -]{1,64} address 0x[0-9a-f]{1,16})?"
+_FAULT = rf"[a-z][a-z -]{{1,48}}{_ADDRESS}: "
+_DIED = r"[0-9a-f]{4,16} \[#\d{1,6}\](?: [A-Z]|$)"
 _PATTERNS = [
     (code, re.compile(pattern))
     for code, pattern in (
         ("soft-lockup", _WATCHDOG + r"BUG: soft lockup - CPU#(?P<cpu>\d{1,5}) stuck for "),
         ("hard-lockup", _WATCHDOG + r"(?:CPU\d{1,5}: )?Watchdog detected hard LOCKUP on cpu ?(?P<cpu>\d{0,5})"),
         ("rcu-stall", r"(?:rcu: )?INFO: \w{1,24} (?:self-)?detected (?:expedited )?stalls? on "),
-        ("oops", r"BUG: unable to handle |BUG: kernel NULL pointer|Oops: |general protection fault, |kernel BUG at "),
+        ("oops", r"BUG: unable to handle |BUG: kernel NULL pointer|kernel BUG at [^\s:\[]{1,200}:\d{1,6}!"),
+        # Before 6.9 without "Oops: " before the fault's name.
+        ("oops", rf"Oops: (?:Oops: |{_FAULT})?{_DIED}|general protection fault{_ADDRESS}: {_DIED}"),
         ("panic", r"Kernel panic - not syncing"),
     )
 ]

@@ -23,7 +23,9 @@ _CABLE = re.compile(
     rf"mlx5_core (?P<pci>{PCI}).{{0,48}}Port module event.{{0,32}}, (?:Cable unplugged|Cable error|.{{0,32}}overtemp)"
 )
 _FIRMWARE = re.compile(
-    rf"mlx5_core (?P<pci>{PCI}).{{0,64}}(?:handling bad device here|device's health compromised|Fatal error \d|"
+    rf"mlx5_core (?P<pci>{PCI})(?: \S{{1,32}})?: (?:\w{{1,64}}:\d{{1,6}}:? ?(?:\(pid \d{{1,10}}\): )?)?"
+    r"(?:health issue observed, |synd 0x[0-9a-f]{1,4}: )?"
+    r"(?:handling bad device here|device's health compromised|Fatal error \d|"
     r"firmware internal error|unrecoverable hardware error)"
 )
 _BOND = re.compile(rf"{_NAME}: (?:\(slave (?P<slave>{_NAME})\): )?link status (?:definitely )?(?P<state>up|down)\b")

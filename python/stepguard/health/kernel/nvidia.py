@@ -20,30 +20,35 @@ from stepguard.health.catalogue import Catalogue, nvlink5
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 from stepguard.health.model import Action, FaultClass
 
-_XID = re.compile(rf"\bXid \((?:PCI:)?(?P<device>{PCI})(?: [^)\s]{{1,48}})?\): (?P<code>\d{{1,6}})(?!\d)")
+_XID_BODY = rf"Xid \((?:PCI:)?(?P<device>{PCI})(?: [^)\s]{{1,48}})?\): (?P<code>\d{{1,6}})(?=,|\s|$)"
+_XID = re.compile(rf"(?:NVRM: )?{_XID_BODY}")
+# A line end was lost between two messages. No name of a task has room for this.
+_NEXT_XID = re.compile(rf"NVRM: {_XID_BODY}")
 _MORE_CODE = re.compile(r", (?:Xid )?(?P<code>\d{1,3})(?=, |$)")
 # Of what stands behind the number, no more is looked at.
 _MAX_REST = 512
-_PID = re.compile(r"\bpid='?(?P<pid>\d{1,10}|<unknown>)")
+# The task may call itself anything, ", " and "Fatal" among it: all that can be its name is left out.
+_TASK = re.compile(r", pid='?(?P<pid>\d{1,10}|<unknown>)'?(?:, name=.{0,15}(?=, |$))?", re.DOTALL)
+# A client's version is 63 characters of its own choice: "NVRM: API mismatch: the client has the version …, but".
+_NVRM = r"NVRM: (?!API mismatch)"
 _GONE = re.compile(
-    r"NVRM: .{0,64}(?:GPU has fallen off the bus|has fallen off the bus|NV_ERR_GPU_IS_LOST|GPU is lost)"
+    rf"{_NVRM}[^'\"]{{0,64}}(?:GPU has fallen off the bus|has fallen off the bus|NV_ERR_GPU_IS_LOST|GPU is lost)"
     r"|NVRM: (?:GPU )?fallen off the bus and is not responding"
 )
-_NOT_INITIALIZED = re.compile(r"NVRM: .{0,64}RmInitAdapter failed")
+_NOT_INITIALIZED = re.compile(rf"{_NVRM}[^'\"]{{0,64}}RmInitAdapter failed!")
 _DEVICE = re.compile(rf"\bGPU (?:at )?(?:PCI:)?(?P<device>{PCI})\b")
 _SXID = re.compile(
-    rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \((?:PCI:)?(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
+    rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \(PCI:(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
 )
 _SXID_DETAIL = re.compile(r"Severity \d|Data \{")
 
 
 def xids(text: str, catalogue: Catalogue) -> list[Sighting]:
     """The XIDs of a line, two when it names two, or a GPU that is gone without one."""
-    if not text.startswith(("NVRM: ", "Xid (")):
-        return []
-    found = list(_XID.finditer(text))
-    if not found:
+    first = _XID.match(text)
+    if not first:
         return _without_number(text, catalogue)
+    found = [first, *_NEXT_XID.finditer(text, first.end())]
     sightings = []
     for position, match in enumerate(found):
         end = found[position + 1].start() if position + 1 < len(found) else len(text)
@@ -58,19 +63,20 @@ def xids(text: str, catalogue: Catalogue) -> list[Sighting]:
 def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
     entry = catalogue.lookup("xid", code)
     fault_class, action = entry.fault_class, entry.action
+    task = _TASK.match(rest)
+    rest = rest[task.end() :] if task else rest
     if code in nvlink5.XIDS and "sub-code" in entry.overridden_by:
         if sub_code := nvlink5.sub_code(code, rest):
             fault_class, action = sub_code.fault_class, sub_code.action
     elif code == nvlink5.RECOVERY_XID and "recovery" in entry.overridden_by:
         fault_class, action = nvlink5.recovery(rest) or (fault_class, action)
-    pid = _PID.search(rest)
     return Sighting(
         "xid",
         code,
         device,
         fault_class,
         action,
-        pid=pid["pid"] if pid else "",
+        pid=task["pid"] if task else "",
         is_overridable="xid-154" in entry.overridden_by,
         recovers=code == nvlink5.RECOVERY_XID,
     )

@@ -17,7 +17,9 @@ from stepguard.health.catalogue import Catalogue
 from stepguard.health.kernel.sighting import Sighting, by_catalogue
 
 _KILL = re.compile(r"oom-kill:constraint=CONSTRAINT_(?P<constraint>[A-Z_]{1,24}),")
-_TASK_CGROUP = re.compile(r",task_memcg=(?P<cgroup>[^,]{1,512}),task=.{0,16},pid=(?P<pid>\d{1,10}),")
+_TASK_CGROUP = re.compile(r",task_memcg=(?P<cgroup>[^,]{1,512}),task=.{0,16},pid=(?P<pid>\d{1,10}),", re.DOTALL)
+# A user names the cgroups below their own session's, "x,task_memcg=" and "job_71" among it.
+_OF_A_SESSION = "/user.slice/"
 _KILLED = re.compile(
     r"(?P<cgroup>Memory cgroup o|O)ut of memory(?: \([^)]{0,64}\))?: Kill(?:ed)? process (?P<pid>\d{1,10}) \("
 )
@@ -28,7 +30,7 @@ _JOB = re.compile(r"/job_(?P<job>\d{1,10})(?:/step_(?P<step>\w{1,16}))?(?:/|$)")
 def kills(text: str, catalogue: Catalogue) -> list[Sighting]:
     """The kill of a line; its device is the cgroup of the process, where the line names it."""
     if found := _KILL.match(text):
-        task = _TASK_CGROUP.search(text)
+        task = _TASK_CGROUP.search(text) if text.count(",task_memcg=") == 1 else None
         code = "cgroup" if found["constraint"] == "MEMCG" else "global"
         return [_sighting(catalogue, code, task["cgroup"] if task else "", task["pid"] if task else "")]
     if found := _KILLED.match(text):
@@ -41,6 +43,8 @@ def kills(text: str, catalogue: Catalogue) -> list[Sighting]:
 def job_of(cgroup: str) -> tuple[int, str] | None:
     """Job id and step ("0", "batch", "") of a cgroup that Slurm made, by cgroup v1 or v2; None for another."""
     found = _JOB.search(cgroup)
+    if found and _OF_A_SESSION in cgroup[: found.start() + 1]:
+        return None
     return (int(found["job"]), found["step"] or "") if found else None
 
 

@@ -18,11 +18,11 @@ from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_ad
 
 _SEVERITY = r"(?P<severity>Correct\w{2,4}|Uncorrect\w{2,4} \((?:Non-)?Fatal\))"
 _FROM = re.compile(
-    rf"\S{{1,32}} (?P<port>{PCI}): (?:AER: )?(?:Multiple )?{_SEVERITY}"
+    rf"[\w-]{{1,32}} (?P<port>{PCI}): (?:AER: )?(?:Multiple )?{_SEVERITY}"
     rf" error (?:message )?received(?:: | from )(?:(?P<device>{PCI})|id=[0-9a-f]{{4}})?"
 )
-_OWN = re.compile(rf"\S{{1,32}} (?P<device>{PCI}): (?:AER: )?PCIe Bus Error: severity={_SEVERITY}")
-_FAILED = re.compile(rf"\S{{1,32}} (?P<device>{PCI}): AER: (?:can't recover|[Dd]evice recovery failed)")
+_OWN = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): (?:AER: )?PCIe Bus Error: severity={_SEVERITY}")
+_FAILED = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): AER: (?:can't recover|[Dd]evice recovery failed)")
 
 
 def errors(text: str, catalogue: Catalogue) -> list[Sighting]:

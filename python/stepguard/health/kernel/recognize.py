@@ -3,8 +3,8 @@
 
 Of a kernel's lines, few tell anything: a look for words that no telling line lacks (`in` of a str, some 40 ns each)
 comes before any pattern. Every pattern is anchored at the line's beginning and bounded in its repetitions, so that a
-line costs time in proportion to its length, and words that a user can get into a line (the name of a task, of a cgroup)
-do not make an event of their own.
+line costs time in proportion to its length, and words that a user can get into a line (the name of a task, a file, a
+cgroup) do not make an event of their own (see users_words).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepguard.health.catalogue import Catalogue, shipped
-from stepguard.health.kernel import amazon, lockup, memory, network, nvidia, oom, pcie, storage
+from stepguard.health.kernel import amazon, lockup, memory, network, nvidia, oom, pcie, storage, users_words
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.sighting import Sighting
 from stepguard.health.model import Event
@@ -62,7 +62,7 @@ def sightings(text: str, catalogue: Catalogue) -> list[Sighting]:
     """What the text of a line tells; mostly nothing."""
     for word, recognizer in _WORDS:
         if word in text and (found := recognizer(text, catalogue)):
-            return found
+            return [] if users_words.begins_with_them(text) else found
     return []
 
 

@@ -12,6 +12,8 @@ from stepguard.health.kernel.sighting import Sighting, by_catalogue
 Table = list[tuple[str, re.Pattern[str]]]
 _DISK = r"(?P<device>[\w!-]{1,32})"
 _NVME = r"nvme (?P<device>nvme\d{1,4}): "
+# A device that is a file: a container's image, which users make, and may make so that the kernel finds faults in it.
+_IMAGE = re.compile(r"loop\d")
 _BLOCK = r"(?:blk_update_request: |print_req_error: )?"
 _VOLUME = r"(?P<device>[^):\s]{1,32})"
 _TARGET = r"(?P<device>[\w-]{1,64})"
@@ -38,11 +40,15 @@ _LOCAL = _table(
     ("shutdown", rf"XFS \({_VOLUME}\): .{{0,64}}[Ss]hutting down filesystem"),
     ("shutdown", rf"XFS \({_VOLUME}\): .{{0,16}}[Ff]ilesystem has been shut down"),
     ("fs-error", rf"XFS \({_VOLUME}\): .{{0,32}}(?:[Cc]orruption|(?:metadata|log) I/O error|Internal error)"),
-    ("read-only", rf"BTRFS[\w :]{{0,16}} \(device {_VOLUME}(?:: state \w{{1,8}})?\): forced readonly"),
+    (
+        "read-only",
+        r"BTRFS:? (?:info|notice|warning|error|critical|alert)?:? ?"
+        rf"\(device {_VOLUME}(?:: state \w{{1,8}})?\): forced readonly",
+    ),
     ("fs-error", rf"BTRFS:? (?:error|critical) \(device {_VOLUME}"),
 )
 _LUSTRE = _table(
-    ("lbug", _LUSTRE_ERROR + r"\bLBUG\b"),
+    ("lbug", r"LustreError: \d{1,10}:\d{1,5}:\([\w.-]{1,64}:\d{1,6}:\w{1,128}\(\)\) LBUG\b"),
     ("eviction", _LUSTRE_ERROR + rf"This client was evicted by {_TARGET}"),
     ("connection-lost", _LUSTRE_SAYS + rf"Connection to {_TARGET} \(at .{{1,64}}\) was lost"),
     ("connection-restored", _LUSTRE_SAYS + rf"Connection restored to {_TARGET}"),
@@ -63,5 +69,7 @@ def _first(table: Table, source: str, text: str, catalogue: Catalogue) -> list[S
     for code, pattern in table:
         if found := pattern.match(text):
             device = found.groupdict().get("device") or ""
+            if _IMAGE.match(device):
+                code = "image-error"
             return [by_catalogue(catalogue, source, code, device)]
     return []
