@@ -34,10 +34,11 @@ _NONE_YET = -1
 
 
 class Line(NamedTuple):
-    """What the kernel said, and when by CLOCK_BOOTTIME."""
+    """What the kernel said, and when by CLOCK_BOOTTIME. `level`: as in syslog, 3 is an error."""
 
     at_s: float
     text: str
+    level: int = 6
 
 
 class KernelLog:
@@ -155,7 +156,13 @@ class KernelLog:
         self.due_s = time.monotonic() + (0 if not is_drained else PAUSE_S if self._can_wait else _POLL_S)
         if said:
             offset_s = self._offset_s
-            self._take([Line(min(now_s, us / 1e6 + offset_s), text.decode(errors="replace")) for us, text in said])
+            at_s = (min(now_s, us / 1e6 + offset_s) for us, _, _ in said)
+            self._take(
+                [
+                    Line(at, text.decode(errors="replace"), level)
+                    for at, (_, text, level) in zip(at_s, said, strict=True)
+                ]
+            )
 
     def _batch(self) -> tuple[bytes, bool]:
         """What there is, and whether that is all. Raises OSError."""
@@ -181,8 +188,8 @@ class KernelLog:
             self.garbage += 1
         return whole + newline, is_drained
 
-    def _parse(self, content: bytes) -> list[tuple[int, bytes]]:
-        """Time and text of the kernel's own records that are new."""
+    def _parse(self, content: bytes) -> list[tuple[int, bytes, int]]:
+        """Time, text and level of the kernel's own records that are new."""
         said = []
         lost = 0
         was_here = self._sequence
@@ -200,7 +207,7 @@ class KernelLog:
                 lost += sequence - self._sequence - 1
             self._sequence = sequence
             if priority >> _FACILITY_BITS == 0:
-                said.append((us, text))
+                said.append((us, text, priority))  # of facility 0: the level alone
         if lost:
             self.lost += lost
             how = "" if self._is_live else "up to "  # an agent that was killed had read more than it could write down

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,21 @@ def test_lines_that_tell_nothing_are_cheap(events: KernelEvents) -> None:
     cpu_s = time.process_time()
     assert events.of(lines) == []
     assert time.process_time() - cpu_s < 1.0  # 0.03 s where nothing else runs
+
+
+@pytest.mark.parametrize(
+    ("level", "is_loaded", "told"),
+    [
+        (3, True, ("ignore", "check")),
+        (3, False, ("hardware-replace", "replace")),
+        (0, True, ("hardware-replace", "replace")),
+    ],
+)
+def test_where_anybody_can_print_errors_none_decides(
+    level: int, is_loaded: bool, told: tuple[str, str], tmp_path: Path
+) -> None:
+    driver = tmp_path / "neuron"
+    if is_loaded:
+        driver.mkdir()
+    [(event, _)] = KernelEvents(shipped, driver).of([Line(1.0, XID_79, level)])
+    assert (event.fault_class, event.action) == told

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a user calls a task, a file, a cgroup, an interface: lines of the kernel that name it tell of no hardware."""
+"""Whatever a user calls a task, a file or an interface: lines of the kernel that name it tell of no hardware."""
 
 from __future__ import annotations
 
