@@ -41,6 +41,14 @@ def health(lab: Cluster, node: str) -> dict[str, Any]:
     return document
 
 
+def slurms_word(lab: Cluster, node: str) -> tuple[set[str], str]:
+    """A node's states and its reason, as Slurm has them."""
+    shown = lab.run(["scontrol", "-o", "show", "node", node], user="root").stdout
+    state = next(word.partition("=")[2] for word in shown.split() if word.startswith("State="))
+    reason = shown.partition(" Reason=")[2].partition(" [")[0].strip()
+    return set(state.split("+")), reason
+
+
 def is_probed(lab: Cluster, node: str) -> bool:
     """Whether the first look at the GPUs is done."""
     return health(lab, node).get("probes", {}).get("nvml", {}).get("age_s") is not None
@@ -54,6 +62,15 @@ def gpus_of(lab: Cluster, node: str) -> Gpus:
 def kernel(lab: Cluster, node: str) -> Kernel:
     """What a node's kernel says."""
     return Kernel(lab.root(node) / "dev/kmsg")
+
+
+def begin_anew(lab: Cluster, node: str) -> None:
+    """Its agent starts with nothing known, and has looked at its GPUs; the kernel has said nothing."""
+    lab.agents.stop(node)
+    (lab.agents.spool(node) / "health.json").unlink(missing_ok=True)
+    (lab.root(node) / "dev/kmsg").write_text("")
+    lab.agents.start(node)
+    until(f"the agent of {node} knows its GPUs", lambda: is_probed(lab, node), 60, 0.2)
 
 
 def hang(lab: Cluster, node: str) -> None:

@@ -10,24 +10,15 @@ from typing import Any
 import pytest
 
 from guarded import Job, hosts_of, new_job, until
-from lab.cluster import Cluster
 from lab.kernel import Kernel
 from recorded import record_of
-from sick import STEPGUARD, hang, health, kernel, sick_lab
+from sick import STEPGUARD, hang, health, kernel, sick_lab, slurms_word
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 PCI = ("0000:0f:00", "0000:1f:00")
 GPUS = ("--exclusive", "--gres=gpu:2")
 STEP = "srun --auto-resume=1 -N2 -n2 --gres=gpu:2"
-
-
-def node_of(lab: Cluster, name: str) -> tuple[set[str], str]:
-    """A node's states and its reason, as Slurm has them."""
-    shown = lab.run(["scontrol", "-o", "show", "node", name], user="root").stdout
-    state = next(word.partition("=")[2] for word in shown.split() if word.startswith("State="))
-    reason = shown.partition(" Reason=")[2].partition(" [")[0]
-    return set(state.split("+")), reason
 
 
 def events(job: Job, event: str) -> list[dict[str, Any]]:
@@ -44,11 +35,11 @@ def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
         kernel(lab, "n1").xid(79, gpu=1)
         after = job.await_steps(5, attempt=1)
         assert hosts_of(after) == {"n2", "n3"}
-        until("n1 is marked", lambda: node_of(lab, "n1")[1] == "Action:Replace", 30, 0.3)
-        assert node_of(lab, "n1")[0] >= {"ALLOCATED", "FAIL"}
+        until("n1 is marked", lambda: slurms_word(lab, "n1")[1] == "Action:Replace", 30, 0.3)
+        assert slurms_word(lab, "n1")[0] >= {"ALLOCATED", "FAIL"}
         assert job.await_end(120) == "COMPLETED"
-        until("n1 is free", lambda: "ALLOCATED" not in node_of(lab, "n1")[0], 60, 0.3)
-        states, reason = node_of(lab, "n1")
+        until("n1 is free", lambda: "ALLOCATED" not in slurms_word(lab, "n1")[0], 60, 0.3)
+        states, reason = slurms_word(lab, "n1")
         assert ("FAIL" in states, reason) == (True, "Action:Replace")
 
         text = f"n1: xid 79 on {PCI[1]}: NVRM: Xid (PCI:{PCI[1]}): 79, pid=77, name=python, GPU has fallen off the bus."
@@ -69,23 +60,6 @@ def test_a_gpu_that_falls_off_the_bus_under_a_program_that_hangs() -> None:
         assert "; replaced within " in shown
 
 
-@pytest.mark.parametrize("xid", [13, 43])
-def test_a_fault_of_the_programs_own_is_named_and_not_resumed(xid: int) -> None:
-    with sick_lab(3) as lab:
-        job = new_job(lab)
-        job.submit(f"{STEP} {job.ring(400, '--fail-at', '60', '6')}", "-N3", *GPUS)
-        job.await_steps(10)
-        kernel(lab, "n2").xid(xid, text="pid=77, name=python, Ch 00000008")
-        assert job.await_end() == "FAILED"
-        why = f"application: XID {xid} on GPU {PCI[0]} of n2: the program's own fault; the program ended with status 6"
-        assert f"Not resumed: {why}\n" in job.out()
-        assert f"n2: xid {xid} on {PCI[0]}: " in job.out()
-        assert [record["event"] for record in job.journal()] == ["start", "health", "end"]
-        end = job.journal()[-1]
-        assert (end["cause"], end["nodes"], end["action"]) == ("application", [], "restart-application")
-        assert [(one["node"], one["code"]) for one in end["evidence"]] == [("n2", str(xid))]
-
-
 def test_a_double_bit_error_asks_for_a_reset_and_the_step_goes_on_elsewhere() -> None:
     with sick_lab(3, reaction="fail") as lab:
         job = new_job(lab)
@@ -95,7 +69,7 @@ def test_a_double_bit_error_asks_for_a_reset_and_the_step_goes_on_elsewhere() ->
         assert hosts_of(job.await_steps(5, attempt=1)) == {"n1", "n3"}
         assert " (agent: reset-gpu)\n" in job.out()
         assert events(job, "end")[0]["action"] == "reset-gpu"
-        until("n2 is marked", lambda: node_of(lab, "n2")[1] == "Action:Reboot", 30, 0.3)
+        until("n2 is marked", lambda: slurms_word(lab, "n2")[1] == "Action:Reboot", 30, 0.3)
         assert job.await_end() == "COMPLETED"
 
 

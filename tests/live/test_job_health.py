@@ -33,6 +33,8 @@ def gpus(lab: Cluster) -> Gpus:
     made = Gpus(lab.shared / "gpus-n1", GPUS_PER_NODE, build(lab.shared))
     (lab.root("n1") / "dev/kmsg").write_text("")
     lab.wait_idle()
+    # One that hangs since the test before keeps the next from being started.
+    until("no probe hangs", lambda: health(lab, "n1")["probes"]["nvml"]["running_s"] is None, 60, 0.2)
     return made
 
 

@@ -76,7 +76,7 @@ class Devices:
 
         def told(reports: list[Report]) -> None:
             before = self._taken_before(attempt.key)
-            after = take(reports, self._health.gpus_of(attempt.key) if before is None else same_gpus(before))
+            after = take(reports, self._health.looked_for(attempt.key) if before is None else same_gpus(before))
             found = self._health.told_of(attempt.key, attempt.begin_boottime_ns / 1e9, before, after)
             attempt.awaits_look = False
             self._tell(attempt.key, HEALTH, {"record": to_json(found).encode("ascii")})
@@ -88,7 +88,7 @@ class Devices:
     def _look_first(self, key: AttemptKey) -> None:
         def told(reports: list[Report]) -> None:
             # Which GPUs it has is asked now: an agent that has just started learns their indices by this look.
-            self._before[key] = _Taken(take(reports, self._health.gpus_of(key)), time.monotonic())
+            self._before[key] = _Taken(take(reports, self._health.looked_for(key)), time.monotonic())
             if len(self._before) > _REMEMBERED:
                 del self._before[next(iter(self._before))]
 

@@ -7,7 +7,7 @@ AutoDetect=nvml: MIG-GPU-UUID/INSTANCE/COMPUTE, or the MIG device's own UUID (Sl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,10 @@ class JobGpus:
         if len(self._of) > _REMEMBERED:
             del self._of[next(iter(self._of))]
         return self._of[str(key)]
+
+    def places(self, gpus: Collection[str]) -> list[str]:
+        """What NVML's probe calls these GPUs when they tell no more than their index (see snapshot.same_gpus)."""
+        return [f"GPU {index}" for index, uuid in self._by_index.items() if uuid in gpus]
 
     def _named(self, names: list[str]) -> Gpus:
         """The GPUs of devices by their UUIDs; None where one is not known, or is told by a number."""

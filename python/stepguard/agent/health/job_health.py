@@ -48,11 +48,15 @@ def told(story: Story, gpus: Gpus, log: EventLog, health: NodeHealth) -> HealthR
     own = set() if gpus is None else {health.name(gpu) for gpu in gpus}
     others = set() if gpus is None else health.others(gpus)
     events = list(log.of(story.job_id, own, others, story.begin_s))
-    return _record(story, difference, findings, events)
+    return _record(story, _known(story) if gpus is None else gpus, difference, findings, events)
 
 
 def _record(
-    story: Story, difference: Difference | None, findings: Sequence[Finding], events: Sequence[Logged]
+    story: Story,
+    gpus: Sequence[str],
+    difference: Difference | None,
+    findings: Sequence[Finding],
+    events: Sequence[Logged],
 ) -> HealthRecord:
     """Lists are cut to what a record holds, the worst first."""
     after = story.after
@@ -65,7 +69,7 @@ def _record(
     statuses = [one.status for one in findings] + [one.status for one in changes] + [one.status for one in events]
     statuses += [difference.status] if difference else []
     statuses += [Status.UNKNOWN] if unknown else []
-    found = HealthRecord(worst(statuses, Status.OK), story.verdict.action, list(after["gpus"] or []))
+    found = HealthRecord(worst(statuses, Status.OK), story.verdict.action, list(gpus))
     new = {(one.device, one.what) for one in difference.appeared} if difference else set()
     booted_s = float(after["at_s"]) - float(after["uptime_s"])
     found.changes = _kept(found, "changes", [(one.status, _change(one)) for one in changes])
@@ -77,6 +81,12 @@ def _record(
     if difference is not None:
         _compared(found, difference)
     return found
+
+
+def _known(story: Story) -> list[str]:
+    """The GPUs of either look: one that is lost or hangs in one is told by the other."""
+    looks = [look["gpus"] or {} for look in (story.before, story.after) if look is not None]
+    return list(dict.fromkeys(uuid for gpus in looks for uuid in gpus))
 
 
 def _compared(found: HealthRecord, difference: Difference) -> None:

@@ -170,6 +170,11 @@ class Keeper:
         """The GPUs of an attempt."""
         return self._jobs.of(key, self._layout.attempt(key))
 
+    def looked_for(self, key: AttemptKey) -> Gpus:
+        """All names by which a look may tell of an attempt's GPUs: one that is lost tells no UUID."""
+        gpus = self.gpus_of(key)
+        return None if gpus is None else (*gpus, *map(self._health.name, gpus), *self._jobs.places(gpus))
+
     def has_leave(self, item: Item) -> bool:
         """Whether the circuit breaker lets jobs be refused here for a thing that has failed."""
         return self._reaction.has_leave(item)

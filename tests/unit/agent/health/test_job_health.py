@@ -142,7 +142,21 @@ def test_a_lost_gpu_is_told_as_one(agent: AgentProcess, gpus: Gpus) -> None:
     [change] = found.changes
     assert (change.kind, change.device, change.status) == ("unread", uuid(6), "fail")
     assert [one.what for one in found.findings] == ["gpu-lost"]
-    assert found.gpus == [uuid(5)]
+    assert found.gpus == [uuid(5), uuid(6)]
+
+
+def test_a_gpu_that_was_lost_before_the_job_is_told_to_it_and_to_no_other(agent: AgentProcess, gpus: Gpus) -> None:
+    gpus.lose(6)
+    agent.tell(prolog(7, SLURM_JOB_GPUS="5,6"))
+    agent.tell(prolog(8, SLURM_JOB_GPUS="4"))
+    first_look(agent)
+    agent.tell(epilog(7))
+    agent.tell(epilog(8))
+    found = told(agent, "7.0")
+    assert (found.status, found.gpus, found.changes) == ("fail", [uuid(5), uuid(6)], [])
+    assert [(one.what, one.device, one.is_new) for one in found.findings] == [("gpu-lost", "GPU 6", False)]
+    other = told(agent, "8.0")
+    assert (other.status, other.gpus, other.findings) == ("ok", [uuid(4)], [])
 
 
 def test_a_user_may_not_tell_of_devices(agent: AgentProcess) -> None:
