@@ -12,6 +12,7 @@ from stepguard.records.manifest import NodeRecord
 from stepguard.report.layout import INDENT, section, table, wrapped
 from stepguard.report.screen import Screen
 from stepguard.report.times import duration
+from stepguard.slurm import hostlist
 
 _FINDINGS = 40
 _MOVED = 3
@@ -34,13 +35,22 @@ def health_page(record: Record, screen: Screen) -> Iterator[str]:
     yield from section("What was done", told, screen)
     if found:
         yield ""
-    yield _rest(record, [one for one in looked if one not in found], bool(found))
+    yield _rest([one for one in looked if one not in found], unseen_nodes(record), bool(found), screen)
 
 
 def looked_at(record: Record) -> list[Looked]:
     """The nodes whose agent has looked, the worst first."""
     looked = [(part, part.health) for part in record.nodes if part.health is not None]
     return sorted(looked, key=lambda one: _rank(one[1].status))
+
+
+def unseen_nodes(record: Record) -> list[str]:
+    """Nodes of an attempt that has ended of whose devices nothing is known: nobody has looked, or their part is not
+    there."""
+    looked = {part.node for part, _ in looked_at(record)}
+    ended = record.manifest is not None and record.manifest.state != "running"
+    expected = record.manifest.nodes if ended and record.manifest else [part.node for part in record.nodes]
+    return [name for name in dict.fromkeys(expected) if name not in looked]
 
 
 def _rank(status: str) -> int:
@@ -86,9 +96,8 @@ def energy(joules: float | None) -> str:
     return f"{joules:.0f} J" if joules < 10 * _J_PER_KJ else f"{joules / _J_PER_KJ:.0f} kJ"
 
 
-def _rest(record: Record, rest: Sequence[Looked], is_rest: bool) -> str:
+def _rest(rest: Sequence[Looked], unseen: Sequence[str], is_rest: bool, screen: Screen) -> str:
     nodes, gpus = len(rest), sum(len(health.gpus) for _, health in rest)
-    unseen = len(record.nodes) - len(looked_at(record))
     words = []
     if nodes:
         other = "other " if is_rest else ""
@@ -97,5 +106,5 @@ def _rest(record: Record, rest: Sequence[Looked], is_rest: bool) -> str:
         used = f", {energy(sum(joules))} used" if joules else ""
         words.append(f"{count}: nothing found, nothing moved{used}")
     if unseen:
-        words.append(f"{unseen} node{'s were' if unseen > 1 else ' was'} not looked at")
+        words.append(f"nothing is known of {screen.text(hostlist.fold(unseen))}")
     return "; ".join(words)

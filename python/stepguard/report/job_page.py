@@ -12,12 +12,13 @@ from stepguard.archive.reading_record import Record
 from stepguard.records.manifest import KeptFile
 from stepguard.report import resumes
 from stepguard.report.ended import ended, state_of, why_of
-from stepguard.report.health import looked_at
+from stepguard.report.health import looked_at, unseen_nodes
 from stepguard.report.lacks import missing_of
 from stepguard.report.layout import INDENT, labelled, section, table, wrapped
 from stepguard.report.screen import Screen
 from stepguard.report.steps import Step, ending, how, steps_of
 from stepguard.report.times import between, duration, moment, size, zone
+from stepguard.slurm import hostlist
 
 _SCRIPT_LINES = 8
 _STEPS = 12
@@ -146,8 +147,10 @@ def _devices(record: Record, screen: Screen) -> str:
     if not looked:
         return ""
     part, health = looked[0]
-    where = f" on {part.node}" if health.status != "ok" else ""
-    return f"{screen.text(f'{health.status}{where}')}: stepguard job {job_id_arguments(record)} health"
+    worst = health.status if health.status == "ok" else f"{health.status} on {part.node}"
+    unseen = unseen_nodes(record)
+    told = f"{worst}, unknown on {hostlist.fold(unseen)}" if unseen else worst
+    return f"{screen.text(told)}: stepguard job {job_id_arguments(record)} health"
 
 
 def _when(record: Record, screen: Screen) -> Iterator[str]:

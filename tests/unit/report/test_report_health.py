@@ -8,6 +8,7 @@ from pathlib import Path
 from stepguard.archive.reading import find
 from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
 from stepguard.report.health import health_page
+from stepguard.report.job_page import job_page
 from stepguard.report.screen import Screen
 from unit.archive.building import START_S, manifest, node, write_record
 
@@ -73,7 +74,7 @@ def test_findings_first_then_a_row_then_the_rest(tmp_path: Path) -> None:
         "What was done",
         "  n2: n2 is out of service: Action:Replace",
         "",
-        "1 other node, 2 GPUs: nothing found, nothing moved, 5000 J used; 1 node was not looked at",
+        "1 other node, 2 GPUs: nothing found, nothing moved, 5000 J used; nothing is known of n3",
     ]
 
 
@@ -105,3 +106,12 @@ def test_what_users_may_have_written_there_harms_nobody(tmp_path: Path) -> None:
         shown = "\n".join(page(tmp_path, evil, width=width))
         assert not set("\x1b\x07\u202e\udcff") & set(shown)
         assert "nothing found" not in shown
+
+
+def test_a_node_whose_part_is_missing_is_not_well(tmp_path: Path) -> None:
+    write_record(tmp_path, manifest(), [node("n1", health=WELL)])
+    [record] = find(tmp_path, "12")
+    assert list(health_page(record, Screen())) == [
+        "1 node, 2 GPUs: nothing found, nothing moved, 5000 J used; nothing is known of n2"
+    ]
+    assert "  devices     ok, unknown on n2: stepguard job 12 health" in "\n".join(job_page(record, [record], Screen()))

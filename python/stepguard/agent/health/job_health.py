@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -14,7 +15,7 @@ from stepguard.health.model import Finding, Status, worst
 from stepguard.health.policy import NodeHealth
 from stepguard.health.probes.document import to_finding
 from stepguard.health.snapshot import Snapshot
-from stepguard.health.verdict import NodeVerdict
+from stepguard.health.verdict import NodeVerdict, severity
 from stepguard.records.health import (
     SHOWN_MAX,
     TEXT_MAX,
@@ -25,6 +26,8 @@ from stepguard.records.health import (
 )
 
 _WORST_FIRST = (Status.FAIL, Status.WARN, Status.UNKNOWN, Status.OK)
+# A look takes a tenth of that, and more on a node that has just started its jobs.
+_LATE_S = 3.0
 _T = TypeVar("_T")
 
 
@@ -47,8 +50,17 @@ def told(story: Story, gpus: Gpus, log: EventLog, health: NodeHealth) -> HealthR
         health.add_difference(difference.only_here(findings), float(story.after["uptime_s"]))
     own = set() if gpus is None else {health.name(gpu) for gpu in gpus}
     others = set() if gpus is None else health.others(gpus)
-    events = list(log.of(story.job_id, own, others, story.begin_s))
+    events = [_as_judged(one, story.verdict) for one in log.of(story.job_id, own, others, story.begin_s)]
     return _record(story, _known(story) if gpus is None else gpus, difference, findings, events)
+
+
+def _as_judged(event: Logged, verdict: NodeVerdict) -> Logged:
+    """The event as the verdict has it: one that has come too often is something else than each time by itself."""
+    for item in verdict.items:
+        is_it = (item.source, item.code) == (event.source, event.code) and event.device in (item.device, item.gpu)
+        if is_it and item.fault_class is not None and severity(item.status) > severity(event.status):
+            return dataclasses.replace(event, fault_class=item.fault_class, action=item.action)
+    return event
 
 
 def _record(
@@ -76,11 +88,18 @@ def _record(
     found.findings = _kept(found, "findings", [(one.status, _finding(one, new)) for one in findings])
     found.events = _kept(found, "events", [(one.status, _event(one, booted_s)) for one in events])
     found.reaction = story.reaction[:TEXT_MAX]
-    whys = unknown if story.before is not None else ["there was no look at its beginning", *unknown]
-    found.why = "; ".join(whys)[:TEXT_MAX]
+    found.why = "; ".join([*_late(story), *unknown])[:TEXT_MAX]
     if difference is not None:
         _compared(found, difference)
     return found
+
+
+def _late(story: Story) -> list[str]:
+    """What the first look may have missed: an agent that was not there at the beginning looks when it comes."""
+    if story.before is None:
+        return ["there was no look at its beginning"]
+    late_s = float(story.before["uptime_s"]) - story.begin_s
+    return [f"the first look was {late_s:.0f} s after its beginning"] if late_s > _LATE_S else []
 
 
 def _known(story: Story) -> list[str]:
