@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from stepguard.health.catalogue import Catalogue, shipped, status_of
 from stepguard.health.kernel.fold import Folder
-from stepguard.health.kernel.lines import numbered, read
-from stepguard.health.kernel.shape import Shape, shape_of
+from stepguard.health.kernel.lines import read, whole_shape
+from stepguard.health.kernel.pasted import utf8
+from stepguard.health.kernel.shape import Shape
 from stepguard.health.model import Event, FaultClass, Judgement, Status, worst
 from stepguard.health.tools.kind import Kind
 from stepguard.health.tools.kinds import KINDS
@@ -41,6 +42,7 @@ def explain(
     the text holds; time and memory go with its size."""
     if len(content) > MAX_BYTES:
         return Explained(TOO_LARGE, Judgement(Status.UNKNOWN, f"more than {MAX_BYTES >> 20} MiB: give a part of it"))
+    content = utf8(content)
     if not content.strip():
         return Explained(EMPTY, Judgement(Status.UNKNOWN, "nothing to read"))
     if len(content) <= _MAX_TOOL_BYTES and kinds:
@@ -70,7 +72,7 @@ def _as_tools(
 
 
 def _as_log(content: bytes, exit_status: int | None, catalogue: Catalogue) -> Explained:
-    shape = shape_of(text for _, text in numbered(content))
+    shape = whole_shape(content)
     folder = Folder(catalogue)
     trusted_lines = 0
     for line in read(content, shape):

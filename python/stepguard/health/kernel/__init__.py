@@ -3,13 +3,15 @@
 
 line       one line, whatever format it stood in
 formats    the formats of one line: dmesg, /dev/kmsg, syslog, journalctl
+pasted     what a text loses and gains on its way into a ticket
+dmesg_json dmesg --json
 journal    the formats of several lines or of JSON: journalctl -o json, json-pretty, verbose, export
 shape      whether a text is a log at all, or the output of a program that quotes one
 lines      a whole text → lines
 recognize  a line → events; a cheap look for words comes before any pattern
 users_words lines that begin with what a user chose
 in_context what needs a line before it
-nvidia pcie memory oom storage network lockup amazon: what each driver says
+nvidia amd pcie memory oom storage network lockup amazon: what each driver says
 fold       events of a log: counted, by the rules of repetition and of XID 154
 
 Only what the kernel itself wrote is trusted: a line that somebody gave to `logger`, wrote to /dev/kmsg from user space

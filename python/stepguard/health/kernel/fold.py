@@ -3,7 +3,8 @@
 
 - More lines on one event (the detail of an SXID or a PCIe error, the second line on one OOM kill) do not count anew.
 - A code with a rule of repetition (XIDs 13 and 31) is something else once it has come so often on one device. One fault
-  of a program prints many lines within a moment: they are one time, unless the same line comes again.
+  of a program prints many lines within a moment: they are one time. Where lines tell no time, the same line once more
+  is another.
 - What an XID 154 says of a GPU counts for more than the rows of the other XIDs on it. "None" speaks of those before it:
   the GPU has recovered.
 """
@@ -39,6 +40,26 @@ class _Key(NamedTuple):
     host: str
 
 
+class _When(NamedTuple):
+    """Seconds, and by which clock: of the world's, or of the log's own."""
+
+    seconds: float
+    is_of_the_world: bool
+
+
+def _when(line: LogLine) -> _When | None:
+    if line.at_s is not None:
+        return _When(line.at_s, True)
+    return None if line.clock_s is None else _When(line.clock_s, False)
+
+
+def _apart_s(one: _When | None, other: _When | None) -> float | None:
+    """None where nobody can tell. A log may run backwards."""
+    if one is None or other is None or one.is_of_the_world is not other.is_of_the_world:
+        return None
+    return abs(one.seconds - other.seconds)
+
+
 _Gpu = tuple[str, str, bool]
 
 
@@ -51,7 +72,7 @@ class _Times:
 
     def __init__(self, repeats: Repeats) -> None:
         self.repeats = repeats
-        self._recent: collections.deque[float | None] = collections.deque(maxlen=repeats.count)
+        self._recent: collections.deque[_When | None] = collections.deque(maxlen=repeats.count)
         self._total = 0
         self._pids: set[str] = set()
         self._texts: collections.Counter[str] = collections.Counter()
@@ -61,26 +82,27 @@ class _Times:
         if self.has_passed:
             return
         text = line.text.replace(pid, "") if pid else line.text
-        if self._is_new(line.at_s, pid, text):
+        when = _when(line)
+        if self._is_new(when, pid, text):
             self._total += 1
-            self._recent.append(line.at_s)
+            self._recent.append(when)
             self.has_passed = self._is_enough()
         if text in self._texts or len(self._texts) < _MAX_TEXTS:
             self._texts[text] += 1
         if pid and len(self._pids) < _MAX_TEXTS:
             self._pids.add(pid)
 
-    def _is_new(self, at_s: float | None, pid: str, text: str) -> bool:
-        if not self._total or self._texts[text] >= self._total or (pid and pid not in self._pids):
+    def _is_new(self, when: _When | None, pid: str, text: str) -> bool:
+        if not self._total or (pid and pid not in self._pids):
             return True
-        last_s = self._recent[-1]
-        return at_s is not None and last_s is not None and at_s > last_s + _SAME_FAULT_S
+        apart_s = _apart_s(self._recent[-1], when)
+        return self._texts[text] >= self._total if apart_s is None else apart_s > _SAME_FAULT_S
 
     def _is_enough(self) -> bool:
         if len(self._recent) < self.repeats.count:
             return False
-        first_s, last_s = self._recent[0], self._recent[-1]
-        return first_s is None or last_s is None or last_s - first_s <= self.repeats.within_s
+        apart_s = _apart_s(self._recent[0], self._recent[-1])
+        return apart_s is None or apart_s <= self.repeats.within_s
 
 
 @dataclasses.dataclass

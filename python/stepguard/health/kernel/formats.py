@@ -20,24 +20,30 @@ import time
 
 from stepguard.health.kernel.line import LogLine
 
-_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+# Of any language: what stands around them is enough to know a time by.
+_MONTH = r"[^\W\d_]{3,5}\.?"
+_DAY = r"[^\W\d_]{2,4}\.?"
+# CONFIG_PRINTK_CALLER; newer releases of util-linux put a space before it, and pad it.
+_CALLER = r"(?: ?\[ {0,16}[TC]\d{1,10}\])"
 _STAMP = re.compile(
-    r"\[(?: *(?P<boot_s>\d{1,10}\.\d{6})"
-    rf"|(?P<ctime>{_DAY} {_MONTH} [ \d]?\d \d\d:\d\d:\d\d \d{{4}})"
+    r"\[(?: *(?P<boot_s>\d{1,10}\.\d{6})(?P<blank> {0,32})"
+    rf"|(?P<ctime>{_DAY} {_MONTH} (?P<day>[ \d]?\d) (?P<clock>\d\d:\d\d:\d\d) \d{{4}})"
     rf"|{_MONTH}[ \d]{{1,2}}\d \d\d:\d\d"
     r"| *\+\d{1,10}\.\d{6}"
-    r"|(?=<))(?: ?<[ +]{0,12}\d{1,10}\.\d{6} ?>)?\](?:\[ *[TC]\d{1,10}\])? ?"
+    rf"|(?=<))(?: ?<[ +]{{0,12}}\d{{1,10}}\.\d{{6}} ?>)?\]{_CALLER}? ?"
 )
+_CALLER_ALONE = re.compile(rf"{_CALLER} ")
 _DECODED = re.compile(
     r"(?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
     r"(?:emerg|alert|crit|err|warn|notice|info|debug) *: ?"
 )
 _PRI = re.compile(r"<(?P<pri>\d{1,3})>")
-_KMSG = re.compile(r"(?P<pri>\d{1,10}),\d{1,20},\d{1,20},[^;,]{0,8}(?:,[^;]{0,200})?;(?P<text>.*)", re.DOTALL)
-_DMESG_ISO = re.compile(r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d),(?P<us>\d{6})(?P<zone>[+-]\d\d:?\d\d) ?")
+_KMSG = re.compile(r"(?P<pri>\d{1,10}),\d{1,20},(?P<us>\d{1,20}),[^;,]{0,8}(?:,[^;]{0,200})?;(?P<text>.*)", re.DOTALL)
+_DMESG_ISO = re.compile(
+    r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d),(?P<us>\d{6})(?P<zone>[+-]\d\d:?\d\d)" + _CALLER + "? ?"
+)
 _TIMES = (
-    re.compile(rf"{_MONTH} [ \d]?\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? "),
+    re.compile(rf"{_MONTH} (?P<day>[ \d]?\d) (?P<clock>\d\d:\d\d:\d\d)(?:\.\d{{1,6}})? "),
     re.compile(r"(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?) "),
     re.compile(
         rf"{_DAY} (?P<iso>\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?) (?P<zone>[A-Z]{{1,5}}|[+-]\d{{2,4}}) "
@@ -50,8 +56,15 @@ _RFC5424 = re.compile(
     r"<(?P<pri>\d{1,3})>1 (?P<at>\S{1,64}) (?P<host>\S{1,255}) (?P<tag>\S{1,48}) (?P<pid>\S{1,128}) \S{1,32} "
     r'(?:-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: \ufeff?|$)'
 )
-_BEHIND = re.compile(r"(?P<host>[\w./@+-]{1,255}):(?:\d{1,9}:)? ?(?=[\[<A-Z\d])")
-_FIRST = re.compile(r"[\[<\dA-Zacdfklmnsu]")
+# What may stand before a whole line of a log: a host's name or a file's (pdsh, grep), containers' (CRI, kubectl
+# --timestamps and --prefix, docker compose), marks of a quotation.
+_BEHIND = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?(?=[\[<A-Z\d])"
+    r"|\[pod/[^\]\s]{1,253}\] ?|[\w.-]{1,128} {1,32}\| "
+    r"|(?P<host>[\w./@+-]{1,255}):(?:\d{1,9}:)? ?(?=[\[<A-Z\d]))"
+)
+_QUOTED = re.compile(r"(?:[ \t]|> ?){1,64}")
+_FIRST = re.compile(r"[\[<\d]|[^\W\d_]")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _KERNEL_FACILITY = 0
 _FACILITY_BITS = 3
@@ -59,13 +72,19 @@ _FACILITY_BITS = 3
 
 def parse(number: int, text: str) -> LogLine | None:
     """The line, when it stands in one of these formats."""
+    text = unquoted(text)
     line = _parse(number, text)
-    if line is None and (behind := _BEHIND.match(text)):
-        line = _parse(number, text[behind.end() :])
-        if line is not None:
-            host = behind["host"] if "/" not in behind["host"] else ""
-            line = line._replace(host=line.host or host)
+    if (line is None or not line.tag) and (behind := _BEHIND.match(text)):
+        inner = _parse(number, text[behind.end() :])
+        if inner is not None:
+            host = behind["host"] or ""
+            return inner._replace(host=inner.host or (host if "/" not in host else ""))
     return line
+
+
+def unquoted(text: str) -> str:
+    """A line without what it is indented or quoted by."""
+    return text[quoted.end() :] if text[:1] in " \t>" and (quoted := _QUOTED.match(text)) else text
 
 
 def without_stamp(text: str) -> str:
@@ -86,16 +105,15 @@ def _parse(number: int, text: str) -> LogLine | None:
     if first.isdigit():
         if found := _KMSG.match(text):
             is_kernel = int(found["pri"]) >> _FACILITY_BITS == _KERNEL_FACILITY
-            return LogLine(number, None, "", "kernel" if is_kernel else "", unescaped(found["text"]), is_kernel)
+            said, clock_s = unescaped(found["text"]), int(found["us"]) / 1e6
+            return LogLine(number, None, "", "kernel" if is_kernel else "", said, is_kernel, clock_s)
         if found := _DMESG_ISO.match(text):
             at_s = _iso_s(f"{found['at']}.{found['us']}{found['zone']}")
             return LogLine(number, at_s, "", "kernel", text[found.end() :], True)
-    elif first.islower():
-        if decoded := _DECODED.match(text):
-            is_kernel = decoded["facility"] == "kern"
-            rest = text[decoded.end() :]
-            return _dmesg(number, rest, is_kernel) or _decoded(number, rest, is_kernel)
-        return None
+    elif first.islower() and (decoded := _DECODED.match(text)):
+        is_kernel = decoded["facility"] == "kern"
+        rest = text[decoded.end() :]
+        return _dmesg(number, rest, is_kernel) or _decoded(number, rest, is_kernel)
     return _timed(number, text, None)
 
 
@@ -104,19 +122,22 @@ def _dmesg(number: int, text: str, is_kernel: bool) -> LogLine | None:
     if not stamp:
         return None
     at_s = _ctime_s(stamp["ctime"]) if stamp["ctime"] else None
+    clock_s = float(stamp["boot_s"]) if stamp["boot_s"] else _clock_s(stamp["day"], stamp["clock"])
     rest = text[stamp.end() :]
     # journalctl -o short-monotonic looks like dmesg, and has host and tag.
     if stamp["boot_s"] and (tagged := _MONOTONIC_TAG.match(rest)):
         tag = tagged["tag"].partition("[")[0]
         is_tagged_kernel = is_kernel and tagged["tag"] == "kernel"
-        return LogLine(number, None, tagged["host"], tag, rest[tagged.end() :], is_tagged_kernel)
-    return LogLine(number, at_s, "", "kernel" if is_kernel else "", rest, is_kernel)
+        return LogLine(number, None, tagged["host"], tag, rest[tagged.end() :], is_tagged_kernel, clock_s)
+    return LogLine(number, at_s, "", "kernel" if is_kernel else "", rest, is_kernel, clock_s)
 
 
 def _decoded(number: int, rest: str, is_kernel: bool) -> LogLine:
     iso = _DMESG_ISO.match(rest)
     at_s = _iso_s(f"{iso['at']}.{iso['us']}{iso['zone']}") if iso else None
-    return LogLine(number, at_s, "", "kernel" if is_kernel else "", rest[iso.end() :] if iso else rest, is_kernel)
+    before = iso or _CALLER_ALONE.match(rest)
+    rest = rest[before.end() :] if before else rest
+    return LogLine(number, at_s, "", "kernel" if is_kernel else "", rest, is_kernel)
 
 
 def _with_priority(number: int, text: str) -> LogLine | None:
@@ -147,12 +168,14 @@ def _timed(number: int, text: str, pri: int | None) -> LogLine | None:
         at_s = _iso_s(groups["iso"] + ("+00:00" if "zone" in groups else ""))
     rest = text[found.end() :]
     tagged = _TAG.match(rest)
+    clock_s = _clock_s(groups.get("day"), groups.get("clock"))
     if not tagged:
-        return LogLine(number, at_s, "", "", rest, False)
+        return LogLine(number, at_s, "", "", rest, False, clock_s)
     is_kernel = tagged["tag"] == "kernel" and tagged["pid"] is None
     if pri is not None and pri >> _FACILITY_BITS != _KERNEL_FACILITY:
         is_kernel = False
-    return LogLine(number, at_s, tagged["host"] or "", tagged["tag"], _own(rest[tagged.end() :], is_kernel), is_kernel)
+    said = _own(rest[tagged.end() :], is_kernel)
+    return LogLine(number, at_s, tagged["host"] or "", tagged["tag"], said, is_kernel, clock_s)
 
 
 def _own(text: str, is_kernel: bool) -> str:
@@ -173,6 +196,14 @@ def _iso_s(text: str) -> float | None:
     except ValueError:
         return None
     return moment.timestamp() if moment.tzinfo is not None else None
+
+
+def _clock_s(day: str | None, clock: str | None) -> float | None:
+    """Seconds of the month. The month is left out: its name may be of any language."""
+    if not day or not clock:
+        return None
+    hours, minutes, seconds = clock.split(":")
+    return ((int(day) * 24 + int(hours)) * 60 + int(minutes)) * 60.0 + int(seconds)
 
 
 def _ctime_s(text: str) -> float | None:

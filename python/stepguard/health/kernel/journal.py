@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from stepguard.health.kernel.formats import without_stamp
+from stepguard.health.kernel.formats import parse, without_stamp
 from stepguard.health.kernel.line import LogLine
 
 MAX_RECORD_CHARS = 1 << 16
@@ -30,7 +30,16 @@ def json_line(number: int, text: str) -> LogLine | None:
         record = json.loads(text.removeprefix("data: "))
     except (ValueError, RecursionError):
         return None
-    return _line(number, record) if isinstance(record, dict) and "MESSAGE" in record else None
+    if not isinstance(record, dict):
+        return None
+    if "stream" in record and isinstance(record.get("log"), str):
+        return parse(number, record["log"].rstrip("\r\n"))
+    return _line(number, record) if "MESSAGE" in record else None
+
+
+def begins_docker(text: str) -> bool:
+    """Whether it is a line of Docker's json-file, which has what a container printed."""
+    return text.startswith('{"log":') and '"stream":' in text
 
 
 class Record(Protocol):

@@ -12,6 +12,8 @@ class LogLine(NamedTuple):
     `tag`        "kernel", a program's name, or "" where there is none
     `text`       what is left without time, host and tag
     `is_kernel`  the kernel wrote it
+    `clock_s`    seconds by a clock of the log's own (since boot, or of the month), which tell how far lines are apart;
+                 None where the line tells none
     """
 
     number: int
@@ -20,3 +22,4 @@ class LogLine(NamedTuple):
     tag: str
     text: str
     is_kernel: bool
+    clock_s: float | None = None

@@ -36,6 +36,10 @@ _GONE = re.compile(
     r"|NVRM: (?:GPU )?fallen off the bus and is not responding"
 )
 _NOT_INITIALIZED = re.compile(rf"{_NVRM}[^'\"]{{0,64}}RmInitAdapter failed!")
+_PROBE_FAILED = re.compile(
+    r"NVRM: (?:The NVIDIA probe routine failed for \d{1,4} device|None of the NVIDIA devices were initialized)"
+)
+_NONE_FOUND = re.compile(r"NVRM: No NVIDIA (?:GPU found|devices probed)")
 _DEVICE = re.compile(rf"\bGPU (?:at )?(?:PCI:)?(?P<device>{PCI})\b")
 _SXID = re.compile(
     rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \(PCI:(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
@@ -83,6 +87,9 @@ def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
 
 
 def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
+    for pattern, name in ((_PROBE_FAILED, "probe-failed"), (_NONE_FOUND, "none-found")):
+        if pattern.match(text):
+            return [by_catalogue(catalogue, "xid", name, "")]
     code = "gone" if _GONE.match(text) else "not-initialized" if _NOT_INITIALIZED.match(text) else ""
     if not code:
         return []

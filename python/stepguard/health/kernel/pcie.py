@@ -6,6 +6,10 @@
     nvidia 0000:0f:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)     more of the same
     nvidia 0000:0f:00.0: AER: can't recover (no error_detected callback)
 
+    pcieport 0000:00:01.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0000:0f:00.0
+    pcieport 0000:00:01.0: pciehp: Slot(8): Link Down
+    pcieport 0000:00:01.0: pciehp: Slot(8): Card not present
+
 Lines of the second form count only where none of the first tells of the same device.
 """
 
@@ -24,6 +28,12 @@ _FROM = re.compile(
 _OWN = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): (?:AER: )?PCIe Bus Error: severity={_SEVERITY}")
 _FAILED = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): AER: (?:can't recover|[Dd]evice recovery failed)")
 
+_CONTAINED = re.compile(
+    rf"pcieport (?P<port>{PCI}): DPC: containment event(?:.{{0,64}} received from (?P<device>{PCI}))?"
+)
+# Not "Link Down/Up ignored", which is a reset that went well.
+_CARD_GONE = re.compile(rf"pcieport (?P<port>{PCI}): pciehp: Slot\([\w-]{{1,16}}\): (?:Link Down$|Card not present)")
+
 
 def errors(text: str, catalogue: Catalogue) -> list[Sighting]:
     """The PCIe error of a line."""
@@ -34,6 +44,10 @@ def errors(text: str, catalogue: Catalogue) -> list[Sighting]:
         return [by_catalogue(catalogue, "aer", _code(found["severity"]), pci_address(found["device"]), is_detail=True)]
     if found := _FAILED.match(text):
         return [by_catalogue(catalogue, "aer", "recovery-failed", pci_address(found["device"]))]
+    if found := _CONTAINED.match(text):
+        return [by_catalogue(catalogue, "aer", "contained", pci_address(found["device"] or found["port"]))]
+    if found := _CARD_GONE.match(text):
+        return [by_catalogue(catalogue, "aer", "card-gone", pci_address(found["port"]))]
     return []
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepguard.health.catalogue import Catalogue, shipped
-from stepguard.health.kernel import amazon, lockup, memory, network, nvidia, oom, pcie, storage, users_words
+from stepguard.health.kernel import amazon, amd, lockup, memory, network, nvidia, oom, pcie, storage, users_words
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.sighting import Sighting
 from stepguard.health.model import Event
@@ -33,6 +33,10 @@ _WORDS: tuple[tuple[str, _Recognizer], ...] = (
     ("oom-kill:", oom.kills),
     ("ut of memory", oom.kills),
     ("Task in /", oom.kills),
+    ("DPC: ", pcie.errors),
+    ("pciehp: ", pcie.errors),
+    ("amdgpu", amd.errors),
+    ("nfs: ", storage.nfs),
     ("Lustre", storage.lustre),
     ("nvme", storage.local),
     ("error, dev", storage.local),

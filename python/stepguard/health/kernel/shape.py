@@ -17,13 +17,15 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from stepguard.health.kernel.formats import parse
-from stepguard.health.kernel.journal import begin
+from stepguard.health.kernel.formats import parse, unquoted
+from stepguard.health.kernel.journal import begin, begins_docker
 
 _MAX_LINES = 50_000
 _NEUTRAL = re.compile(r"\s*$|-- |```|~~~|\[?[\w.@:~/ -]{0,64}\]?[$#] ?\S|\.\.\.\s*$|--\s*$|Hint: ")
 # Lines of a record of journalctl that takes several, once there is one.
 _OF_RECORD = re.compile(r'\s{0,8}(?:[A-Z_][A-Z0-9_]{0,63}(?:=|$)|[{}\]]|"[A-Z_])')
+# A line of /dev/kmsg that says of which device the record before it is.
+OF_KMSG = (" SUBSYSTEM=", " DEVICE=")
 _KERNEL_START = re.compile(
     r"NVRM: |Xid \(|nvidia-nvswitch\d|SXid \(|nvidia[ :-]|mlx[45]_|pcieport |AER: |mce: "
     r"|EXT4-fs|XFS \(|BTRFS[: ]|JBD2: |Aborting journal"
@@ -31,7 +33,7 @@ _KERNEL_START = re.compile(
     r"|I/O error, dev |Buffer I/O error|critical \w{1,10} error, dev |Lustre(?:Error)?: |LNet(?:Error)?: |INFO: task "
     r"|INFO: rcu|watchdog: |NMI watchdog: |rcu: |BUG: |Kernel panic|Call Trace:|oom-kill:|oom_reaper: |Out of memory: "
     r"|Memory cgroup |Killed process |Tasks in /|Task in /|.{1,15} invoked oom-killer|IPv6: ADDRCONF|bond\d{1,3}: |efa "
-    r"|infiniband |neuron[: ]|[\w-]{1,32} [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d[: ]"
+    r"|amdgpu |nfs: server |infiniband |neuron[: ]|[\w-]{1,32} [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d[: ]"
 )
 
 
@@ -52,9 +54,9 @@ def shape_of(lines: Iterable[str]) -> Shape:
         has_records = has_records or begins_record
         if begins_record or (has_records and _OF_RECORD.match(text)) or parse(0, text) or _is_json(text):
             formatted += 1
-        elif _KERNEL_START.match(text):
+        elif _KERNEL_START.match(unquoted(text)):
             bare += 1
-        elif not _NEUTRAL.match(text):
+        elif not text.startswith(OF_KMSG) and not _NEUTRAL.match(text):
             other += 1
     if formatted and formatted >= bare + other:
         return Shape.LOG
@@ -62,4 +64,4 @@ def shape_of(lines: Iterable[str]) -> Shape:
 
 
 def _is_json(text: str) -> bool:
-    return text.startswith(("{", "data: {")) and '"MESSAGE"' in text
+    return text.startswith(("{", "data: {")) and ('"MESSAGE"' in text or begins_docker(text))

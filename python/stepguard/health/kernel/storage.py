@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks, local file systems, and Lustre. What a local file system says counts to the source nvme, as all local storage
-does, whatever the disk."""
+"""Disks, local file systems, Lustre and NFS. What a local file system says counts to the source nvme, as all local
+storage does, whatever the disk."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ _LUSTRE = _table(
     ("connection-restored", _LUSTRE_SAYS + rf"Connection restored to {_TARGET}"),
 )
 
+# The servers' names are the administrator's: no user mounts one.
+_NFS = _table(
+    ("not-responding", r"nfs: server (?P<device>\S{1,255}) not responding"),
+    ("responding", r"nfs: server (?P<device>\S{1,255}) OK$"),
+)
+
 
 def local(text: str, catalogue: Catalogue) -> list[Sighting]:
     """The error of a disk or a local file system."""
@@ -63,6 +69,11 @@ def local(text: str, catalogue: Catalogue) -> list[Sighting]:
 def lustre(text: str, catalogue: Catalogue) -> list[Sighting]:
     """What Lustre's client says."""
     return _first(_LUSTRE, "lustre", text, catalogue)
+
+
+def nfs(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """What the NFS client says of a server."""
+    return _first(_NFS, "nfs", text, catalogue)
 
 
 def _first(table: Table, source: str, text: str, catalogue: Catalogue) -> list[Sighting]:

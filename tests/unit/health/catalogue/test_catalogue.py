@@ -15,7 +15,21 @@ from stepguard.health.catalogue.catalogue import SITE_ORIGIN, sheet, sources
 from stepguard.health.model import Action, FaultClass, Status
 
 # The sources that events can have besides dcgm; they are part of an interface.
-EVENT_SOURCES = {"xid", "sxid", "aer", "link", "oom", "mce", "nvme", "lustre", "lockup", "efa", "neuron"}
+EVENT_SOURCES = {
+    "xid",
+    "sxid",
+    "aer",
+    "link",
+    "oom",
+    "mce",
+    "nvme",
+    "lustre",
+    "amdgpu",
+    "nfs",
+    "lockup",
+    "efa",
+    "neuron",
+}
 
 
 def test_the_sources_are_those_of_events() -> None:

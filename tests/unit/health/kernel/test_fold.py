@@ -62,6 +62,20 @@ def test_many_lines_of_one_fault_are_one_time() -> None:
     assert brief(log(*again, step_s=0.001)) == [(13, "0f", "hardware-reset", "reset-gpu", 40)]
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "[  902.123456] {}", "6,1,902123456,-;{}", "Jun  1 12:00:00 n1 kernel: {}", "[Mon Jun  1 12:00:00 2026] {}",
+        '{{"dmesg": [{{"pri": 3, "time": 902.123456, "msg": "{}"}}]}}',
+    ],
+)  # fmt: skip
+def test_the_same_line_at_one_instant_is_one_fault(form: str) -> None:
+    line = form.replace("{{", "{").replace("}}", "}").replace("{}", xid(13, SM.format(gpc=1)))
+    text = line.replace("]}", ", " + line[line.index("[{") + 1 : -2] + "]}") if "dmesg" in form else f"{line}\n" * 8
+    (event,) = events(read(text.encode()))
+    assert (event.fault_class, event.count > 1) == ("application", True)
+
+
 def test_what_is_long_past_does_not_count() -> None:
     assert log(*[xid(13)] * 5, step_s=21_000)[0].fault_class == "hardware-reset"
     assert log(*[xid(13)] * 5, step_s=22_000)[0].fault_class == "application"
@@ -96,7 +110,7 @@ def test_repetitions_that_nobody_can_trust_do_not_make_a_trusted_one_hardware() 
 def test_a_sites_own_repetition() -> None:
     rule = {"count": 2, "within_s": 60, "class": "hardware-replace", "action": "replace"}
     catalogue = shipped().with_site({"xid": {"43": {"repeats": rule}}})
-    lines = [LogLine(n, 1e9 + n, "", "kernel", xid(43), True) for n in range(2)]
+    lines = [LogLine(n, 1e9 + 2 * n, "", "kernel", xid(43), True) for n in range(2)]
     assert brief(events(lines, catalogue)) == [(43, "0f", "hardware-replace", "replace", 2)]
 
 
