@@ -7,6 +7,8 @@ several, that of the worst. Of catalogue: 0, or 1 for a code that no catalogue h
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from stepguard.cli.output import tell
 from stepguard.errors import reason
 
 if TYPE_CHECKING:
-    from stepguard.health.catalogue import Entry
+    from stepguard.health.catalogue import Catalogue, Entry
     from stepguard.health.explain import Explained
 
 SCHEMA = 1
@@ -48,19 +50,21 @@ def explain(files: Sequence[str], as_json: bool, exit_code: int | None) -> int:
       2  failed: hardware to reset or replace, or a node to reboot
       3  unknown: it does not tell, or is nothing that is known
     """
-    from stepguard.health.catalogue import shipped
     from stepguard.health.explain.document import document
     from stepguard.health.explain.page import lines_of
     from stepguard.health.model import worst
     from stepguard.report.screen import stdout_screen, write_json, write_lines
 
-    explained = [(name, _explained(name, exit_code)) for name in files]
+    rows, site = _catalogue()
+    explained = [(name, _explained(name, exit_code, rows)) for name in files]
     screen = stdout_screen()
     if as_json:
-        write_json(document(explained))
+        write_json(document(explained, site))
     else:
         for name, one in explained:
-            write_lines(lines_of(name, one, shipped(), screen.text), screen)
+            write_lines(lines_of(name, one, rows, screen.text), screen)
+        if site:
+            write_lines([f"by the site's catalogue, {screen.text(site)}"], screen)
     return worst(one.judgement.status for _, one in explained).exit_status
 
 
@@ -70,7 +74,7 @@ def explain(files: Sequence[str], as_json: bool, exit_code: int | None) -> int:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def catalogue(code: str, source: str | None, as_json: bool) -> int:
     """Say what CODE means, what it asks for, who says so, and who says otherwise. Without --source: an XID, else an
-    SXID. A name does too: DCGM_FR_FALLEN_OFF_BUS."""
+    SXID. A name does too: DCGM_FR_FALLEN_OFF_BUS. A row of the site's own ([health] catalogue) counts for more."""
     from stepguard.errors import UsageError
     from stepguard.health.catalogue.catalogue import sources
     from stepguard.health.explain.page import entry_lines
@@ -97,29 +101,45 @@ command.add_command(health_nodes.nodes)
 def _looked_up(code: str, source: str | None) -> Entry:
     """The entry of a code or a name. Raises UsageError for what is neither."""
     from stepguard.errors import ConfigError, UsageError
-    from stepguard.health.catalogue.catalogue import parsed_code, shipped
+    from stepguard.health.catalogue.catalogue import parsed_code
     from stepguard.report.escaping import quoted
 
+    rows, _ = _catalogue()
     for of in [source] if source else ("xid", "sxid", "dcgm"):
-        for entry in shipped().entries(of):
+        for entry in rows.entries(of):
             if code.upper() in entry.name.upper().split():
                 return entry
     try:
-        entries = [
-            shipped().lookup(of, parsed_code(of, code, "CODE")) for of in ([source] if source else ("xid", "sxid"))
-        ]
+        entries = [rows.lookup(of, parsed_code(of, code, "CODE")) for of in ([source] if source else ("xid", "sxid"))]
     except ConfigError as error:  # which is what it is in a site's own catalogue
         advice = error.advice if error.advice.startswith("known: ") else "write a number, or a name that it has"
         raise UsageError(f"no code of the catalogue {quoted(code)}", "CODE", advice) from error
     return next((entry for entry in entries if entry.is_known), entries[0])
 
 
-def _explained(name: str, exit_code: int | None) -> Explained:
+def _catalogue() -> tuple[Catalogue, str]:
+    """The catalogue by which this node's agent goes, and the file with the site's rows in it; "" for none. What comes
+    with stepguard, said so, where they cannot be read: whoever reads a log elsewhere is to have an answer."""
+    from stepguard import config
+    from stepguard.errors import ConfigError
+    from stepguard.health.catalogue import of_site, shipped
+
+    try:
+        site = config.load().health.catalogue
+        return of_site(site), site
+    except ConfigError as error:
+        tell(f"{error}; without the site's catalogue")
+        return shipped(), ""
+
+
+def _explained(name: str, exit_code: int | None, rows: Catalogue) -> Explained:
     from stepguard.health.explain import Explained, explain
     from stepguard.health.explain.explained import MAX_BYTES
     from stepguard.health.model import Judgement, Status
 
     try:
+        if name == _STDIN and sys.stdin is None:  # closed by whoever started this
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if name == _STDIN:
             content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
@@ -129,7 +149,7 @@ def _explained(name: str, exit_code: int | None) -> Explained:
         why = reason(error) if isinstance(error, OSError) else str(error)
         tell(f"cannot read {name!r}: {why}")
         return Explained(_UNREADABLE, Judgement(Status.UNKNOWN, "cannot be read"))
-    return explain(content, exit_code)
+    return explain(content, exit_code, rows)
 
 
 def _record(entry: Entry) -> dict[str, object]:

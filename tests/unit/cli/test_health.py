@@ -30,6 +30,7 @@ def test_json_has_exactly_what_was_promised(tmp_path: Path) -> None:
     assert result.returncode == 2
     assert json.loads(result.stdout) == {
         "schema": 1,
+        "catalogue": "",
         "files": [
             {
                 "file": str(log),
@@ -113,11 +114,41 @@ def test_the_exit_status_of_the_pasted_command() -> None:
 
 
 def test_what_others_wrote_does_not_steer_the_terminal(tmp_path: Path) -> None:
-    line = "[    1.000000] INFO: task a\x1b[31mb\u202e:4711 blocked for more than 120 seconds.\n"
+    line = "[    1.000000] INFO: task a\x1b[2Jb\u202e:4711 blocked for more than 120 seconds.\n"
     result = run("explain", "-", stdin=line.encode())
     assert b"\x1b" not in result.stdout
     assert "\u202e" not in result.stdout.decode()
-    assert b"a\\x1b[31mb\\u202e" in result.stdout
+    assert b"a\\x1b[2Jb\\u202e" in result.stdout
+
+
+def test_a_closed_standard_input_is_unreadable() -> None:
+    command = f"exec {sys.executable} -m stepguard health explain - <&-"
+    result = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout) == (3, b"-: unreadable: UNKNOWN: cannot be read\n")
+    assert result.stderr.startswith(b"stepguard: cannot read '-': Bad file descriptor")
+
+
+def test_the_sites_catalogue_decides_as_it_does_for_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, config, log = tmp_path / "rows.toml", tmp_path / "stepguard.toml", tmp_path / "kern.log"
+    rows.write_text('[xid.43]\nclass = "hardware-replace"\naction = "replace"\nmeaning = "Ours."\n')
+    config.write_text(f'[health]\ncatalogue = "{rows}"\n')
+    log.write_text(APPLICATION)
+    monkeypatch.setenv("STEPGUARD_CONFIG", str(config))
+    result = run("explain", log)
+    assert result.returncode == 2
+    assert result.stdout.decode().splitlines()[1:] == [
+        "  line 1: xid 43 on 0000:0f:00: hardware-replace, replace",
+        "      Ours.",
+        f"by the site's catalogue, {rows}",
+    ]
+    assert json.loads(run("explain", "--json", log).stdout)["catalogue"] == str(rows)
+    record = json.loads(run("catalogue", "--json", "43").stdout)
+    assert (record["action"], record["origin"]) == ("replace", "the site's configuration")
+    rows.unlink()
+    result = run("explain", log)
+    assert (result.returncode, "by the site's" in result.stdout.decode()) == (1, False)
+    assert b"cannot read the site's catalogue" in result.stderr
+    assert b"without the site's catalogue" in result.stderr
 
 
 def test_no_file_is_a_usage_error() -> None:

@@ -40,6 +40,7 @@ class Catalogue:
         unknown source, a code that is no number where numbers are needed, an unknown key or a bad value.
         """
         site = dict(self._site)
+        named: set[tuple[str, int | str]] = set()
         for source, codes in table.items():
             if source not in sources():
                 raise ConfigError(f"unknown source {source!r}", where, "known: " + ", ".join(sources()))
@@ -48,6 +49,9 @@ class Catalogue:
             for text, row in codes.items():
                 code = parsed_code(source, str(text), f"{where} {source}")
                 at = f"{where} {source} {text}"
+                if (source, code) in named:
+                    raise ConfigError(f"code {code} is named twice", at, "leave one of them out")
+                named.add((source, code))
                 site[source, code] = rows.overridden(self.lookup(source, code), row, at, SITE_ORIGIN)
         return Catalogue(site)
 

@@ -10,9 +10,9 @@ from stepguard.health.explain.explained import Explained
 SCHEMA = 1
 
 
-def document(explained: Iterable[tuple[str, Explained]]) -> dict[str, object]:
-    """One document of all files, by name."""
-    return {"schema": SCHEMA, "files": [_file(name, one) for name, one in explained]}
+def document(explained: Iterable[tuple[str, Explained]], site: str = "") -> dict[str, object]:
+    """One document of all files, by name. `site`: the file of the site's own catalogue, by which they were read."""
+    return {"schema": SCHEMA, "catalogue": site, "files": [_file(name, one) for name, one in explained]}
 
 
 def _file(name: str, one: Explained) -> dict[str, object]:

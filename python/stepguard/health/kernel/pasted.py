@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 _BOMS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _HEAD_BYTES = 200
-# Colours and what else a terminal is told (ECMA-48, CSI); the record separator of RFC 7464.
-_UNSEEN = re.compile(r"\x1b\[[0-?]{0,32}[ -/]{0,4}[@-~]|\x1e")
+# Colours (ECMA-48, SGR), and no more of what steers a terminal; the record separator of RFC 7464.
+_UNSEEN = re.compile(r"\x1b\[[0-9;:]{0,32}m|\x1e")
 # An XID that ends within its head, and what a paste of a narrow window goes on with.
 _CUT = re.compile(
     r"(?:NVRM:(?: Xid(?: \((?:P|PC|PCI|(?:PCI:)?[0-9A-Fa-f:.]{0,16}(?: [^)\s]{1,48})?\)?:?))?)?"

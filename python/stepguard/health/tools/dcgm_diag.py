@@ -22,6 +22,9 @@ _NONE, _SEVERE = 0, (2, 6)
 
 # Statuses in lower case, without what follows " - ". "notrun" tells nothing.
 _STATUSES = {"pass": Status.OK, "passed": Status.OK, "fail": Status.FAIL, "failed": Status.FAIL, "warn": Status.WARN}
+# What every run looks at that looks at GPUs at all (levels 2 and up): where one ran, the other was not left out on
+# purpose. Level 1 has neither, level 2 skips the long ones.
+_BASIC = {"gpu memory": "memory", "memory": "memory", "pcie": "pcie"}
 _NOTHING = ("skip", "skipped", "notrun", "not run", "")
 
 
@@ -37,6 +40,7 @@ def read(text: str, exit_status: int | None) -> Judgement:
     else:
         results, remarks = dcgm_diag_table.read(text)
     remarks += [Remark(Status.UNKNOWN, line) for line in lines(text) if _NOT_RUN.match(line)]
+    remarks += _left_out(results)
     devices = _judge(results)
     if not devices and not remarks:
         remarks.append(Remark(Status.UNKNOWN, "no test was run"))
@@ -44,6 +48,17 @@ def read(text: str, exit_status: int | None) -> Judgement:
     if exit_status and worst(one.status for one in devices) is Status.OK:
         exits[exit_status] = Remark(Status.WARN, f"dcgmi ended with {exit_status}, although all tests passed")
     return conclude(devices, exit_status, remarks, exits)
+
+
+def _left_out(results: Iterable[Result]) -> list[Remark]:
+    basic = [(_BASIC[name], result) for result in results if (name := result.test.strip().lower()) in _BASIC]
+    ran = {name for name, result in basic if _said(result) not in _NOTHING}
+    left_out = {result.test.strip() for name, result in basic if ran and name not in ran}
+    return [Remark(Status.UNKNOWN, f"{test} was skipped, though others ran") for test in sorted(left_out)]
+
+
+def _said(result: Result) -> str:
+    return result.status.split(" - ", 1)[0].strip().lower()
 
 
 def _judge(results: Iterable[Result]) -> list[DeviceJudgement]:
@@ -66,7 +81,7 @@ def _judge(results: Iterable[Result]) -> list[DeviceJudgement]:
 
 
 def _judge_one(result: Result) -> tuple[Status | None, str]:
-    said = result.status.split(" - ", 1)[0].strip().lower()
+    said = _said(result)
     problems = [problem for problem in result.problems if problem.severity != _NONE]
     told = "; ".join(problem.text for problem in problems)
     if said in _NOTHING and not problems:

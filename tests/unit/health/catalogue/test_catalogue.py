@@ -206,3 +206,8 @@ def test_nothing_is_read_before_it_is_asked_for() -> None:
         "c.lookup('xid', 79); assert c.sheet.cache_info().currsize == 2"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_code_that_a_site_names_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match="code 79 is named twice"):
+        shipped().with_site({"xid": {"79": {"action": "check"}, "079": {"action": "reboot"}}})

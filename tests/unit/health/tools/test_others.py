@@ -53,6 +53,15 @@ def test_dcgmi_that_failed_with_all_tests_passed_is_a_warning(name: str) -> None
     assert judgement(f"dcgmi-diag/{name}", 205).status is Status.WARN
 
 
+@pytest.mark.parametrize("name", ["GPU Memory", "PCIe      "])
+def test_a_test_that_dcgm_left_out_is_unknown(name: str) -> None:
+    passed = f"| {name:<25} | Pass - All"
+    text = text_of("dcgmi-diag/v3-healthy.txt")
+    assert passed in text
+    one = kind_of("dcgmi-diag").read(text.replace(passed, passed.replace("Pass", "Skip")), 0)
+    assert (one.status, one.reason) == (Status.UNKNOWN, f"{name.strip()} was skipped, though others ran")
+
+
 @pytest.mark.parametrize(
     ("severity", "status"),
     [
