@@ -26,8 +26,8 @@ APART_S = 2.2
 
 @pytest.fixture
 def lab() -> Iterator[Cluster]:
-    """One each: of a job that gave up a node, Slurm 22.05 counts GPUs wrongly ("dealloc count underflow"), and then and
-    now a later job waits for ever."""
+    """One each: with an Epilog, Slurm (22.05 to 26.05) has one more job on a node that a running job has given up, and
+    then none until its slurmd is restarted or slurmctld reconfigured."""
     with sick_lab(3) as made:
         yield made
 
