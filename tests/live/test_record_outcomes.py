@@ -131,6 +131,44 @@ def test_a_job_whose_output_or_input_slurm_cannot_open(lab: Cluster, option: str
     assert why in " ".join(page(lab, job_id).split())
 
 
+def test_a_job_whose_step_cannot_be_created(lab: Cluster) -> None:
+    nobody = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups"]
+    done = lab.run([*nobody, "srun", "-D", "/tmp", "true"], user="root", check=False)
+    found = re.search(r"Unable to create step for job (\d+)", done.stderr)
+    assert found, done.stderr
+    record = record_of(lab, found[1])
+    assert (record.manifest.outcome, record.manifest.uid) == ("failed", 4242)
+    assert (record.manifest.exit_status, record.manifest.exit_signal) == (1, 0)
+    fields = ["sacct", "-n", "-P", "-X", "-j", found[1], "-o", "state,exitcode"]
+    told = until("accounting", lambda: "FAILED" in (s := lab.run(fields, user="root").stdout) and s, 30, 0.5)
+    assert told.strip() == "FAILED|1:0"
+
+
+def test_a_task_that_sighup_ended(lab: Cluster) -> None:
+    done = lab.run(["srun", "sh", "-c", "echo $SLURM_JOB_ID; kill -HUP $$"], check=False)
+    manifest = record_of(lab, done.stdout.strip()).manifest
+    assert (manifest.outcome, manifest.exit_status, manifest.exit_signal) == ("failed", 0, 1)
+
+
+def test_the_name_of_a_job_whose_script_comes_on_stdin(lab: Cluster) -> None:
+    for options, name in ([], "sbatch"), (["--export=NONE"], "sbatch"), (["-J", "mine"], "mine"):
+        record = record_of(lab, submit(lab, "true", "-o", "/dev/null", *options))
+        shown = lab.run(["scontrol", "-o", "show", "job", record.manifest.job_id], user="root").stdout
+        assert f" JobName={name} " in shown
+        assert record.manifest.name == name
+        assert not any("name" in one.what for one in record.manifest.missing)
+
+
+def test_a_slow_epilog_is_no_part_of_what_the_job_took() -> None:
+    with recording_lab(1) as lab:
+        epilog = lab.write("epilog", "#!/bin/sh\nsleep 8\nexec /opt/stepguard/libexec/stepguard/epilog\n", mode=0o755)
+        lab.reconfigure({"Epilog": str(epilog)})
+        manifest = record_of(lab, submit(lab, "true", "-o", "/dev/null"), within_s=60).manifest
+        assert manifest.start_s is not None
+        assert manifest.end_s is not None
+        assert manifest.end_s - manifest.start_s < 6
+
+
 def test_each_part_of_a_het_job_shows_its_own_nodes(lab: Cluster) -> None:
     lab.write("het.sh", "#!/bin/bash\nsrun --het-group=0,1 hostname\n", mode=0o755)
     first = lab.run(["sbatch", "--parsable", "-N1", "-o", "het.out", ":", "-N2", "het.sh"]).stdout.strip()

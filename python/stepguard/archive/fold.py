@@ -8,6 +8,7 @@ shrunk job before its prolog ran (without `PrologFlags=Alloc`) knows of nothing 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -79,21 +80,20 @@ def fold(messages: Iterable[Message], key: AttemptKey, here: str, over: bool) ->
         node.start_s or next((event.at_s for event in events if event.at_s is not None), 0.0),
         any(event.kind in ("prolog", "batch") for event in events),
     )
-    text, nodes = job.node_list(events, environments)
-    if job.het_job_of(environments):
-        own_nodes(node.steps, nodes)
+    nodes = job.nodes_of(node.node, events, environments)
+    own_nodes(node.steps, nodes.names)
     if not _is_lead(node.node, events, nodes):
         return folded
     is_refused = any(one.code == GATE for one in node.findings)
     told = Told(_batch_exit(node.steps), job.exit_codes(environments)[0], (), job.limit_s(environments), is_refused)
     folded = folded._replace(told=told)
-    return folded._replace(manifest=_manifest(folded, key, environments, text, nodes))
+    return folded._replace(manifest=_manifest(folded, key, environments, nodes))
 
 
-def _is_lead(node: str, events: Sequence[Event], nodes: Sequence[str]) -> bool:
+def _is_lead(node: str, events: Sequence[Event], nodes: job.Nodes) -> bool:
     if any(event.kind == "batch" for event in events):
         return True
-    return bool(nodes) and nodes[0] == node
+    return nodes.are_all and nodes.names[0] == node
 
 
 def _state(events: Sequence[Event], over: bool) -> tuple[str, str]:
@@ -166,9 +166,7 @@ def _findings(events: Sequence[Event], node: NodeRecord, clock_steps_s: Sequence
     return found[:FINDINGS_MAX]
 
 
-def _manifest(
-    folded: Folded, key: AttemptKey, environments: job.Environments, node_list: str, nodes: list[str]
-) -> Manifest:
+def _manifest(folded: Folded, key: AttemptKey, environments: job.Environments, nodes: job.Nodes) -> Manifest:
     node, kinds = folded.node, {event.kind for event in folded.events}
     found = Manifest(folded.cluster, node.job_id, node.attempt, _kind(node.steps, kinds), node.state)
     ids = job.array_and_het(folded.events, environments, key.job_id)
@@ -177,15 +175,15 @@ def _manifest(
     found.work_dir = found.work_dir or _output_work_dir(folded.events)
     found.argv = next((arguments(event) for event in folded.events if event.kind == "batch"), [])
     found.uid, found.gid = folded.uid, folded.gid
-    found.node_list, found.nodes, found.lead_node = node_list, nodes, node.node
-    found.start_s, found.end_s, found.steps = node.start_s, node.end_s, node.steps
+    found.node_list, found.nodes, found.lead_node = nodes.text, nodes.names, node.node
+    found.start_s, found.end_s, found.steps = node.start_s, _job_end_s(node, job.ended_s(environments)), node.steps
     found.last_heard_s = node.last_heard_s
     if node.state == "ended":  # to the epilog of a lost job Slurm gives an exit that no process had, 0:1
         exits, found.derived_exit_status = job.exit_codes(environments)
-        exits = folded.told.batch_exit or exits
+        exits = folded.told.batch_exit or _exit_of(exits, node.steps)
         if exits is not None:
             found.exit_status, found.exit_signal = exits
-    found.missing = [*node.missing, *_job_missing(found, folded.events)]
+    found.missing = [*node.missing, *_job_missing(found, folded.events, environments)]
     return found
 
 
@@ -200,12 +198,31 @@ def _output_work_dir(events: Sequence[Event]) -> str:
     return next((wire.text(event.fields, "work_dir") for event in events if event.kind == "output"), "")
 
 
+def _job_end_s(node: NodeRecord, told_s: float | None) -> float | None:
+    """When the job ended, which is before its epilogs, and those may be slow: when its batch script did, else when
+    Slurm says (`told_s`), as far as the clocks of controller and node agree."""
+    if node.end_s is None:
+        return None
+    ends_s = {step.step_id: step.end_s for step in node.steps if step.end_s is not None}
+    if "batch" in ends_s:
+        return ends_s["batch"]
+    return node.end_s if told_s is None else min(node.end_s, max(told_s, node.start_s or 0.0, *ends_s.values()))
+
+
+def _exit_of(told: tuple[int, int] | None, steps: Sequence[StepRecord]) -> tuple[int, int] | None:
+    """That of a job without a batch script. slurmctld and srun set 1 where something failed without an exit of its own,
+    which as a wait status would be SIGHUP: only where a task had that it is. Slurm's accounting takes each 1 for exit
+    status 1 (as_mysql_job_complete() in as_mysql_job.c; 22.05 to 26.05, by trial)."""
+    had = any(one.signal == signal.SIGHUP for step in steps for one in step.exits)
+    return (1, 0) if told == (0, signal.SIGHUP) and not had else told
+
+
 def _batch_exit(steps: Sequence[StepRecord]) -> tuple[int, int] | None:
     exits = [one for step in steps if step.step_id == "batch" for one in step.exits]
     return (exits[0].status, exits[0].signal) if exits else None
 
 
-def _job_missing(found: Manifest, events: Sequence[Event]) -> Iterable[Missing]:
+def _job_missing(found: Manifest, events: Sequence[Event], environments: job.Environments) -> Iterable[Missing]:
     kinds = {event.kind for event in events}
     cut = [one for event in events if event.kind == "batch" for one in cut_argv(event, "the batch script")]
     yield from cut
@@ -222,5 +239,7 @@ def _job_missing(found: Manifest, events: Sequence[Event]) -> Iterable[Missing]:
         yield Missing("name", "Slurm tells it only to batch scripts")
     elif "batch" not in kinds:
         yield Missing("name, script and environment", "the batch step did not send them")
+    elif not found.name and "SLURM_JOB_NAME" not in environments.batch:
+        yield Missing("name", "nothing of what is kept of the job's environment tells it")
     if found.state == "ended" and found.exit_status is None:
         yield Missing("exit", "no epilog on the lead node was told it")

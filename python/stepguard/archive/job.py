@@ -8,18 +8,15 @@ was submitted from within another has the other's variables. All other values ar
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stepguard.archive.layout import is_safe_name
-from stepguard.archive.steps import decode_status
+from stepguard.archive.steps import decode_status, expanded, spans
 from stepguard.archive.timeline import Event
-from stepguard.errors import StepguardError
 from stepguard.records import wire
-from stepguard.records.batch import environment_of
-from stepguard.slurm import hostlist
+from stepguard.records.batch import environment_of, is_cut
 
 # Sent by slurmd's hooks and slurmstepd, which are root; `output` comes from the job's own process.
 FROM_ROOT = ("prolog", "epilog", "batch", "step_start", "step_end", "finding")
@@ -38,13 +35,26 @@ _FACTS = {
 }
 
 
+_STATUS_MAX = 0xFFFF
+
+
+class Nodes(NamedTuple):
+    """The job's nodes as Slurm writes them and one by one. `are_all`: nothing tells of more."""
+
+    text: str
+    names: list[str]
+    are_all: bool
+
+
 class Environments(NamedTuple):
-    """What was sent along: slurmd's words (the prolog's, what it lacks from the epilog's), each hook's, the job's."""
+    """What was sent along: slurmd's words (the prolog's, what it lacks from the epilog's), each hook's, the job's,
+    and whether some of the job's was left out."""
 
     hooks: Mapping[str, str]
     prolog: Mapping[str, str]
     epilog: Mapping[str, str]
     batch: Mapping[str, str]
+    is_batch_cut: bool = False
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Environments:
@@ -54,7 +64,8 @@ class Environments(NamedTuple):
                 # Of two prologs the first began the job.
                 for name, value in wire.environment(environment_of(event.fields)).items():
                     found[event.kind].setdefault(name, "" if value == "(null)" else value)
-        return cls({**found["epilog"], **found["prolog"]}, found["prolog"], found["epilog"], found["batch"])
+        cut = any(event.kind == "batch" and is_cut(event.fields) for event in events)
+        return cls({**found["epilog"], **found["prolog"]}, found["prolog"], found["epilog"], found["batch"], cut)
 
     def value(self, name: str) -> str:
         return self.hooks.get(name) or self.batch.get(name, "")
@@ -63,7 +74,15 @@ class Environments(NamedTuple):
 def facts(environments: Environments) -> dict[str, str]:
     """The plain texts of the manifest, by the names of its fields."""
     found = {field: environments.value(variable) for field, variable in _FACTS.items()}
-    return {**found, "name": environments.batch.get("SLURM_JOB_NAME", "")}
+    return {**found, "name": _name(environments)}
+
+
+def _name(environments: Environments) -> str:
+    """sbatch 22.05 names a job whose script comes on its stdin "sbatch", and does not say so in its environment; other
+    clients (slurmrestd) tell no name. SLURM_SUBMIT_HOST is sbatch's."""
+    batch = environments.batch
+    is_sbatch = "SLURM_SUBMIT_HOST" in batch and not environments.is_batch_cut
+    return batch.get("SLURM_JOB_NAME", "sbatch" if is_sbatch else "")
 
 
 def array_and_het(events: Sequence[Event], environments: Environments, job_id: int) -> dict[str, str]:
@@ -110,42 +129,59 @@ def cluster_name(environments: Environments) -> str:
     return name if is_safe_name(name) else ""
 
 
-def node_list(events: Sequence[Event], environments: Environments) -> tuple[str, list[str]]:
-    """The job's nodes as Slurm writes them and one by one: as the prolog had them, else as a step or the epilog had.
+def nodes_of(node: str, events: Sequence[Event], environments: Environments) -> Nodes:
+    """The job's nodes as `node` was told them: the first list that names as many as slurmd says that the job has.
 
-    Without PrologFlags=Alloc slurmd may name but itself to the hooks of a node on which steps alone run, and to the
-    epilog of one that left the job (22.05). Where no batch script tells better, a step's list that has more counts.
+    Without PrologFlags=Alloc, slurmd names to the prolog of a node on which steps alone run but the nodes of the step,
+    and to the epilog of one that left the job but those that left with it; the number is right then too (22.05 to
+    26.05, by trial). What a step tells comes last: srun has it from its environment.
     """
-    hooks = [environments.hooks.get(name, "") for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST")]
-    hooks += [environments.batch.get("SLURM_JOB_NODELIST", "")]
-    steps = [
-        [wire.text(event.fields, name) for event in events if event.kind == "step_start"]
-        for name in ("job_node_list", "step_node_list")
-    ]
-    told = next(_expanded([*hooks, *steps[0], *steps[1]]), ("", []))
-    if len(told[1]) == 1 and not any(event.kind == "batch" for event in events):
-        wider = (found for found in _expanded(steps[0]) if set(found[1]) > set(told[1]))
-        return next(wider, told)
-    return told
+    told: list[tuple[str, int | None]] = []
+    for hook in (environments.prolog, environments.epilog):
+        told += [(hook.get(name, ""), _count(hook)) for name in ("SLURM_JOB_NODELIST", "SLURM_NODELIST")]
+    count = _count(environments.hooks)
+    told += [(environments.batch.get("SLURM_JOB_NODELIST", ""), count)]
+    told += [(text, count) for text in _lists_of_steps(node, events)]
+    found = [Nodes(text, names, wanted in (None, len(names))) for text, wanted in told if (names := expanded(text))]
+    whole = next((one for one in found if one.are_all and node in one.names), None)
+    return whole or (found[0]._replace(are_all=False) if found else Nodes("", [], False))
 
 
-def _expanded(texts: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    for text in texts:
-        with contextlib.suppress(StepguardError):  # not a host list: the next one may be
-            if nodes := hostlist.expand(text):
-                yield text, nodes
+def _count(hook: Mapping[str, str]) -> int | None:
+    return int(_digits(hook.get("SLURM_JOB_NUM_NODES", "")) or 0) or None
+
+
+def _lists_of_steps(node: str, events: Sequence[Event]) -> list[str]:
+    """What steps tell of the job's nodes, best first. One that spans parts of a het job names the nodes of all of them,
+    also as the job's; that it is alone in its part, this node knows all the same."""
+    jobs, steps, alone = [], [], []
+    for event in events:
+        if event.kind != "step_start":
+            continue
+        job_list, step_list = (wire.text(event.fields, f"{of}_node_list") for of in ("job", "step"))
+        node_count = wire.number(event.fields, "node_count")
+        if not spans(expanded(step_list), node_count):
+            jobs.append(job_list)
+            steps.append(step_list)
+        elif node_count == 1:
+            alone.append(node)
+    return [*jobs, *steps, *alone]
 
 
 def exit_codes(environments: Environments) -> tuple[tuple[int, int] | None, int | None]:
-    """Exit status and signal of the job, and the worst status of its steps, as the epilog was told, if it was."""
+    """Exit status and signal of the job, and the worst status of its steps, as the epilog was told, if it was.
+
+    SLURM_JOB_EXIT_CODE2 is "status:signal", the two others are what wait(2) gives (slurm.conf(5) names them so of
+    EpilogSlurmctld; 22.05 to 26.05, by trial of Epilog too). That is 16 bits: more is Slurm's NO_VAL.
+    """
     epilog = environments.epilog
     job: tuple[int, int] | None = None
     if match := re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", epilog.get("SLURM_JOB_EXIT_CODE2", ""), re.ASCII):
         job = int(match[1]), int(match[2])
-    elif status := _digits(epilog.get("SLURM_JOB_EXIT_CODE", "")):
+    elif (status := _digits(epilog.get("SLURM_JOB_EXIT_CODE", ""))) and int(status) <= _STATUS_MAX:
         job = decode_status(int(status))
     derived = None
-    if status := _digits(epilog.get("SLURM_JOB_DERIVED_EC", "")):
+    if (status := _digits(epilog.get("SLURM_JOB_DERIVED_EC", ""))) and int(status) <= _STATUS_MAX:
         exit_status, signal = decode_status(int(status))
         derived = 128 + signal if signal else exit_status
     return job, derived
@@ -154,6 +190,12 @@ def exit_codes(environments: Environments) -> tuple[tuple[int, int] | None, int 
 def limit_s(environments: Environments) -> float | None:
     """When the time limit ends the job, as the prolog was told: since Slurm 23.02."""
     told = _digits(environments.prolog.get("SLURM_JOB_END_TIME", ""))
+    return float(told) if told and int(told) else None
+
+
+def ended_s(environments: Environments) -> float | None:
+    """Slurm's End of the job, in whole seconds of the controller's clock, as the epilog was told: since 23.02."""
+    told = _digits(environments.epilog.get("SLURM_JOB_END_TIME", ""))
     return float(told) if told and int(told) else None
 
 

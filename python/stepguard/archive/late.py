@@ -81,9 +81,11 @@ def _with_steps(there: _Part, late: _Part) -> _Part:
 
 
 def _ends_later(there: NodeRecord | Manifest, late: NodeRecord | Manifest) -> bool:
-    """Without an epilog the last step's end was taken for the attempt's."""
+    """Without an epilog the last step's end was taken for the attempt's. That of a batch job is its batch script's."""
     if there.end_s is None or late.end_s is None:
         return there.end_s is None
+    if isinstance(there, Manifest) and any(one.step_id == "batch" and one.state == "ended" for one in there.steps):
+        return False
     return late.end_s > there.end_s and any(one.what == "epilog" for one in there.missing)
 
 

@@ -94,9 +94,12 @@ def _told(cluster: Directory, attempt: place.Attempt, node: str) -> _Told:
     if record is None:
         return _Told()
     with record:
+        manifest = place.manifest_in(record)
         _, start_s, end_s = place.told_by(record)
         nodes = record.existing(NODES)
         if nodes is None:
             return _Told(start_s, end_s)
         with nodes:
+            if manifest is not None and (lead := place.node_in(nodes, manifest.lead_node)) is not None:
+                end_s = lead.end_s  # of its epilog: that of the manifest is the job's own, before all epilogs
             return _Told(start_s, end_s, place.node_in(nodes, node))

@@ -45,14 +45,26 @@ def fold_steps(events: Sequence[Event], over: bool) -> tuple[list[StepRecord], l
     return _bounded(list(steps.values()), missing)
 
 
+def expanded(text: str) -> list[str]:
+    """The names in a host list; none of what is no host list."""
+    with contextlib.suppress(StepguardError):
+        return hostlist.expand(text)
+    return []
+
+
+def spans(nodes: Sequence[str], node_count: int | None) -> bool:
+    """Whether a step belongs to several parts of a het job: SLURM_STEP_NODELIST has the nodes of all of them, while
+    slurmstepd counts those of its own (S_JOB_NNODES; 22.05 to 26.05, by trial)."""
+    return node_count is not None and len(nodes) > node_count
+
+
 def own_nodes(steps: Iterable[StepRecord], nodes: Sequence[str]) -> None:
-    """Leaves each step those of its nodes that are the job's: the list of a step of several parts of a het job has the
-    nodes of all of them (SLURM_STEP_NODELIST, Slurm 22.05)."""
+    """Leaves each step of several parts of a het job those of its nodes that are this part's."""
     known = set(nodes)
     for step in steps:
-        with contextlib.suppress(StepguardError):  # not a host list
-            if own := [name for name in hostlist.expand(step.nodes) if name in known]:
-                step.nodes = hostlist.fold(own)
+        names = expanded(step.nodes)
+        if spans(names, step.node_count) and (own := [name for name in names if name in known]):
+            step.nodes = hostlist.fold(own)
 
 
 def step_of(event: Event) -> str:

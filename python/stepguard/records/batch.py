@@ -22,6 +22,7 @@ FACTS = (
     "SLURM_JOB_NODELIST",
     "SLURM_CLUSTER_NAME",
     "SLURM_SUBMIT_DIR",
+    "SLURM_SUBMIT_HOST",
     "USER",
     "HOME",
     "XDG_STATE_HOME",
@@ -29,6 +30,7 @@ FACTS = (
 # A longer value is left out: half a list of nodes names other nodes. Slurm takes 1 KiB of a name.
 _VALUE_MAX_BYTES = 4096
 _CONTENT = ("script", "environment")
+_ENVIRONMENT_MAX_BYTES = 1 << 20  # CAPTURE_ENVIRONMENT_MAX in spank/capture.h
 
 
 def without_content(fields: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -44,3 +46,8 @@ def without_content(fields: Mapping[str, bytes]) -> dict[str, bytes]:
 def environment_of(fields: Mapping[str, bytes]) -> bytes:
     """What is known of the job's environment, as NAME=VALUE words."""
     return fields.get("environment", fields.get("facts", b""))
+
+
+def is_cut(fields: Mapping[str, bytes]) -> bool:
+    """Whether the plugin left variables out of the job's environment, of which `environment_size` has all."""
+    return (wire.number(fields, "environment_size") or 0) > _ENVIRONMENT_MAX_BYTES

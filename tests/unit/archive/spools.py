@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepguard.archive.steps import expanded
 from stepguard.archive.timeline import Message
 from stepguard.records import wire
 from stepguard.records.spool import COMPLETE, AttemptKey, SpoolLayout, message_name
@@ -74,6 +75,7 @@ class Told:
             "SLURM_JOB_WORK_DIR": "/home/alice",
             "SLURM_JOB_GPUS": "0,1",
             "SLURM_NODELIST": self.nodes,
+            "SLURM_JOB_NUM_NODES": str(len(expanded(self.nodes))),
             **variables,
         }
         return self.say(kind, environment=environment(given))
@@ -120,11 +122,12 @@ class Told:
         words = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in argv)
         facts: dict[str, bytes | str | int] = {
             "node_index": 0,
-            "node_count": 2,
             "local_tasks": 1,
             "task_count": 2,
             "step_node_list": self.nodes,
+            **fields,
         }
+        facts.setdefault("node_count", len(expanded(str(facts["step_node_list"]))))
         return self.say(
             "step_start",
             step_id=step_id,
@@ -132,7 +135,7 @@ class Told:
             gid=GID,
             argv=words,
             argv_size=len(words),
-            **{**facts, **fields},
+            **facts,
         )
 
     def step_end(self, step_id: int | str, *exits: tuple[int, int], **fields: bytes | str | int) -> Told:

@@ -15,7 +15,7 @@ from stepguard.archive.steps import EXITS_MAX, STEPS_MAX
 from stepguard.records.batch import FACTS, without_content
 from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
 from stepguard.records.manifest import Exit, Manifest, node_from, to_json
-from unit.archive.spools import START_S, UID, Told, whole_job
+from unit.archive.spools import START_S, UID, Told, environment, whole_job
 
 
 def folded(told: Told, over: bool = True) -> Folded:
@@ -38,7 +38,7 @@ def test_a_batch_job_has_all_that_was_told() -> None:
     assert (manifest.cluster, manifest.job_id, manifest.attempt, manifest.name) == ("lab", "12", 0, "train")
     assert (manifest.user, manifest.uid, manifest.partition, manifest.constraints) == ("alice", UID, "gpu", "")
     assert (manifest.exit_status, manifest.exit_signal, manifest.derived_exit_status) == (1, 0, 128 + 9)
-    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 66)
+    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 65)
     assert manifest.missing == []
     batch, step = manifest.steps
     assert (batch.step_id, batch.state, batch.exits) == ("batch", "ended", [Exit(0, 1, 0, START_S + 64.5)])
@@ -84,7 +84,7 @@ def test_a_clock_that_is_set_neither_reorders_nor_stretches(step_s: float) -> No
     told.clock_s += step_s
     told.after(60).step_end(0, (0, 0)).step_end("batch", (0, 0)).epilog()
     manifest = manifest_of(told)
-    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 65)
+    assert (manifest.start_s, manifest.end_s) == (START_S, START_S + 64)
     assert [(step.step_id, step.end_s) for step in manifest.steps] == [("batch", START_S + 64), ("0", START_S + 63)]
     assert manifest.steps[1].exits[0].end_s == START_S + 62.5
     assert [(one.code, one.node) for one in folded(told).node.findings] == [("clock-set", "n1")]
@@ -104,7 +104,7 @@ def test_messages_that_arrive_late_are_put_where_they_belong() -> None:
 def test_what_the_job_itself_says_of_the_time_does_not_count() -> None:
     told = Told().prolog().batch()
     told.say("output", boot_id="forged", boottime_ns=1, time_ns=1, stdout="/x").step_end("batch", (0, 0)).epilog()
-    assert (manifest_of(told).start_s, manifest_of(told).end_s) == (START_S, START_S + 4)
+    assert (manifest_of(told).start_s, manifest_of(told).end_s) == (START_S, START_S + 3)
     assert (folded(told).node.findings, folded(told).node.boot_id) == ([], "boot-1")
 
 
@@ -178,17 +178,21 @@ def test_the_lead_without_a_script_is_the_first_node() -> None:
     assert manifest_of(Told(node="n1").prolog().epilog()).kind == "unknown"
 
 
-def test_a_node_whose_hooks_name_but_itself_does_not_lead() -> None:
-    """As slurmd 22.05 does where a single step runs on a node that is not the job's first."""
-    told = Told(node="n3", nodes="n3").prolog()
-    told.step_start(0, "train", job_node_list="n[1-3]", step_node_list="n3").step_end(0, (0, 0)).epilog()
-    assert folded(told).manifest is None
-    alone = Told(node="n3", nodes="n3").prolog()
-    alone.step_start(0, "train", job_node_list="n3", step_node_list="n3").step_end(0, (0, 0)).epilog()
-    assert manifest_of(alone).nodes == ["n3"]
-    other = Told(node="n3", nodes="n3").prolog()
-    other.step_start(0, "train", job_node_list="n[7-9]", step_node_list="n3").step_end(0, (0, 0)).epilog()
-    assert manifest_of(other).nodes == ["n3"]
+def test_a_node_whose_prolog_names_but_itself_does_not_lead() -> None:
+    """As slurmd does where a single step runs on a node that is not the job's first (22.05 to 26.05)."""
+
+    def alone(count: int, **lists: str) -> Told:
+        told = Told(node="n3", nodes="n3").prolog(SLURM_JOB_NUM_NODES=str(count))
+        return told.step_start(0, "train", **{"step_node_list": "n3", **lists}).step_end(0, (0, 0))
+
+    three = alone(3, job_node_list="n[1-3]")
+    assert folded(three, over=False).manifest is None
+    assert folded(three.epilog(SLURM_NODELIST="n[1-3]", SLURM_JOB_NUM_NODES="3")).manifest is None
+    assert folded(alone(3, job_node_list="n3"), over=False).manifest is None, "its srun may know no more"
+    assert folded(alone(3, job_node_list="n[7-9]"), over=False).manifest is None
+    assert manifest_of(alone(1, job_node_list="n[1-3]"), over=False).nodes == ["n3"]
+    assert manifest_of(alone(2, job_node_list="n[3-4]"), over=False).nodes == ["n3", "n4"]
+    assert manifest_of(alone(2).epilog(SLURM_NODELIST="n[3-4]", SLURM_JOB_NUM_NODES="2")).nodes == ["n3", "n4"]
 
 
 def test_a_node_that_left_before_its_prolog_does_not_lead() -> None:
@@ -284,9 +288,74 @@ def test_hooks_without_the_plugin_cannot_tell_what_ran() -> None:
 
 def test_a_step_of_several_parts_of_a_het_job_has_the_nodes_of_its_own_part() -> None:
     told = Told(job_id=13, node="n2", nodes="n[2-3]").prolog(SLURM_HET_JOB_ID="12")
-    told.step_start(0, "train", step_node_list="n[1-4]").step_end(0, (0, 0)).epilog()
+    told.step_start(0, "train", step_node_list="n[1-4]", node_count=2).step_end(0, (0, 0)).epilog()
     manifest = manifest_of(told)
     assert (manifest.node_list, manifest.steps[0].nodes, manifest.printed_id) == ("n[2-3]", "n[2-3]", "12+1")
+
+
+@pytest.mark.parametrize("hooks", [True, False])
+def test_a_part_of_one_node_leads_itself_whatever_a_step_of_several_parts_names(hooks: bool) -> None:
+    for part, node in enumerate(("n1", "n2", "n3")):
+        told = Told(job_id=12 + part, node=node, nodes=node)
+        told = told.prolog(SLURM_HET_JOB_ID="12") if hooks else told
+        told.step_start(0, "train", step_node_list="n[1-3]", job_node_list="n[1-3]", node_count=1)
+        assert manifest_of(told, over=False).nodes == [node]
+        told.step_end(0, (0, 0))
+        manifest = manifest_of(told.epilog(SLURM_HET_JOB_ID="12") if hooks else told)
+        assert (manifest.node_list, manifest.nodes, manifest.lead_node) == (node, [node], node)
+        assert (manifest.steps[0].nodes, manifest.printed_id) == (node, f"12+{part}" if hooks else str(12 + part))
+
+
+def test_of_a_part_of_two_nodes_the_first_leads() -> None:
+    for node, leads in (("n2", True), ("n3", False)):
+        told = Told(job_id=13, node=node, nodes="n[2-3]").prolog(SLURM_HET_JOB_ID="12")
+        told.step_start(0, "train", step_node_list="n[1-3]", job_node_list="n[1-3]", node_count=2)
+        assert (folded(told.step_end(0, (0, 0)).epilog()).manifest is not None) is leads
+
+
+def test_the_nodes_that_left_a_job_do_not_lead_it() -> None:
+    """slurmd names those that left together to their epilogs, and how many the job had."""
+    for node in ("n2", "n4"):
+        told = Told(node=node).epilog(SLURM_NODELIST="n[2,4]", SLURM_JOB_NUM_NODES="4")
+        assert folded(told).manifest is None
+
+
+def test_the_exit_that_slurm_sets_where_nothing_had_one() -> None:
+    """srun ends a job whose step cannot be created with 1, which slurmd decodes as a signal (22.05 to 26.05)."""
+    codes = {"SLURM_JOB_EXIT_CODE": "1", "SLURM_JOB_EXIT_CODE2": "0:1", "SLURM_JOB_DERIVED_EC": "4294967294"}
+    failed = manifest_of(Told(nodes="n1").epilog(**codes))
+    assert (failed.exit_status, failed.exit_signal, failed.derived_exit_status) == (1, 0, None)
+    well = Told(nodes="n1").prolog().step_start(0, "a").step_end(0, (0, 0)).epilog(**codes)
+    assert (manifest_of(well).exit_status, manifest_of(well).exit_signal) == (1, 0)
+    hung_up = Told(nodes="n1").prolog().step_start(0, "a").step_end(0, (0, 1)).epilog(**codes)
+    assert (manifest_of(hung_up).exit_status, manifest_of(hung_up).exit_signal) == (0, 1)
+    batch = Told(nodes="n1").prolog().batch().step_end("batch", (0, 1)).epilog(**codes)
+    assert (manifest_of(batch).exit_status, manifest_of(batch).exit_signal) == (0, 1)
+
+
+def test_a_slow_epilog_is_no_part_of_the_job() -> None:
+    batch = Told(nodes="n1").prolog().batch().step_end("batch", (0, 0)).after(8).epilog()
+    assert (manifest_of(batch).end_s, folded(batch).node.end_s) == (START_S + 2, START_S + 11)
+    step = Told(nodes="n1").prolog().step_start(0, "a").step_end(0, (0, 0)).after(8)
+    ends = {"": 11, str(START_S + 5): 5, str(START_S): 2, str(START_S + 99): 11}
+    for told_s, end_s in ends.items():  # by Slurm's word, except where its clock is another than the node's
+        one = Told(nodes="n1", messages=list(step.messages), clock_s=step.clock_s, boottime_s=step.boottime_s)
+        assert manifest_of(one.epilog(SLURM_JOB_END_TIME=told_s)).end_s == START_S + end_s
+
+
+def test_the_name_of_a_job_whose_script_came_on_stdin() -> None:
+    def named(**variables: str) -> Told:
+        told = Told(nodes="n1").say("batch", step_id="batch", environment=environment(variables))
+        return told.step_end("batch", (0, 0))
+
+    assert manifest_of(named(SLURM_SUBMIT_HOST="login")).name == "sbatch"
+    assert manifest_of(named(SLURM_SUBMIT_HOST="login", SLURM_JOB_NAME="")).name == ""
+    assert "name" not in missing(named(SLURM_SUBMIT_HOST="login", SLURM_JOB_NAME=""))
+    of_another_client = named(HOME="/home/alice")
+    assert (manifest_of(of_another_client).name, "name" in missing(of_another_client)) == ("", True)
+    cut = named(SLURM_SUBMIT_HOST="login")
+    cut.messages[0] = cut.messages[0]._replace(fields={**cut.messages[0].fields, "environment_size": b"1500000"})
+    assert (manifest_of(cut).name, "name" in missing(cut)) == ("", True)
 
 
 def test_what_became_of_the_devices_is_the_nodes_and_among_the_findings() -> None:

@@ -94,6 +94,17 @@ def test_of_a_requeued_attempt(site: Site, key: int) -> None:
     site.assert_whole()
 
 
+def test_epilogs_that_took_long(site: Site) -> None:
+    """The batch script had ended 30 s before all epilogs, and the next attempt began right after them."""
+    first = Told().prolog().batch().after(60).step_end("batch", (0, 15)).after(30)
+    site.archive("n1", first.epilog(SLURM_JOB_RESTART_COUNT="1"), led(1, 95))
+    site.archive("n2", lone(1, 93), lone(1, 158, key=1))
+    assert (site.manifest().end_s, site.part("n1").end_s) == (START_S + 62, START_S + 93)
+    assert (site.part("n2").end_s, site.waits("n2")) == (START_S + 93, False)
+    assert site.part("n2", attempt=1).end_s == START_S + 158
+    site.assert_whole()
+
+
 def test_it_waits_for_the_record_of_the_first_node(site: Site) -> None:
     site.archive("n2", lone(1, 63))
     assert (site.records, site.waits("n2")) == ([], True)
