@@ -151,7 +151,7 @@ def test_a_task_that_sighup_ended(lab: Cluster) -> None:
 
 
 def test_the_name_of_a_job_whose_script_comes_on_stdin(lab: Cluster) -> None:
-    for options, name in ([], "sbatch"), (["--export=HOME"], "sbatch"), (["-J", "mine"], "mine"):
+    for options, name in ([], "sbatch"), (["-J", "mine"], "mine"):
         record = record_of(lab, submit(lab, "true", "-o", "/dev/null", *options))
         shown = lab.run(["scontrol", "-o", "show", "job", record.manifest.job_id], user="root").stdout
         assert f" JobName={name} " in shown
