@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from guarded import until
 from lab.cluster import Cluster
 from recorded import Record, record_of, recording_lab
 
@@ -41,11 +42,15 @@ def parts_of(lab: Cluster, shape: list[str]) -> list[Record]:
     count = shape.count(":") + 1
     first = last_job(lab) - count + 1
     parts = [record_of(lab, str(first + offset)) for offset in range(count)]
-    listed = json.loads(lab.run([STEPGUARD, "jobs", "--json", "--limit", "0"]).stdout)["jobs"]
-    named = {one["printed_id"]: one["state"] for one in listed}
-    for offset, part in enumerate(parts):
-        assert part.manifest.printed_id == f"{first}+{offset}"
-        assert named[f"{first}+{offset}"] == "ended"
+    names = {f"{first}+{offset}" for offset in range(count)}
+    assert {part.manifest.printed_id for part in parts} == names
+
+    def are_listed() -> bool:
+        """A record's line in the index is written after it."""
+        listed = json.loads(lab.run([STEPGUARD, "jobs", "--json", "--limit", "0"]).stdout)["jobs"]
+        return names <= {one["printed_id"] for one in listed if one["state"] == "ended"}
+
+    until(f"{names} among the jobs", are_listed, 30, 0.2)
     return parts
 
 
