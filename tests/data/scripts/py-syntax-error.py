@@ -1,0 +1,3 @@
+import os
+rank = int(os.environ["SLURM_PROCID"])
+print "rank", rank
