@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builtins of the shell: what they do to its variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.scripts.options import behind_equals
+from stepguard.scripts.values import Array, Field, Value, computed, counted, flat, split, taints_of, unknown
+
+if TYPE_CHECKING:
+    from stepguard.scripts.shell import Shell
+
+
+def end(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    shell.scope.ended = True
+    return ()
+
+
+def set_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    texts = [field.text for field in fields]
+    if "--" in texts:
+        shell.scope.positional = tuple(fields[texts.index("--") + 1 :])
+    elif len(texts) > 1 and texts[1][:1] not in "-+":
+        shell.scope.positional = tuple(fields[1:])
+    elif any(text.startswith("-") and "a" in text[:8] and not text.startswith("--") for text in texts[1:]):
+        shell.scope.exports_all = "-o" not in texts or "allexport" in texts
+    elif "allexport" in texts:
+        shell.scope.exports_all = "-o" in texts
+    elif "+a" in texts:
+        shell.scope.exports_all = False
+    return ()
+
+
+def shift(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    if shell.scope.positional is not None:
+        by = int(fields[1].text) if len(fields) > 1 and fields[1].text.isdecimal() and len(fields[1].text) < 4 else 1
+        shell.scope.positional = shell.scope.positional[by:]
+    return ()
+
+
+def unset(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    for field in fields[1:]:
+        if field.text.isidentifier():
+            shell.scope.variables[field.text] = ()
+            shell.scope.exported.discard(field.text)
+    return ()
+
+
+def export(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    for field in fields[1:]:
+        name, equals, _ = field.text.partition("=")
+        if equals and name.isidentifier():
+            shell.assign(name, behind_equals(field))
+        if name.isidentifier():
+            shell.scope.exported.add(name)
+    return ()
+
+
+def read(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    names: list[str] = []
+    words = list(fields[1:])
+    whole = False
+    while words:
+        text = words.pop(0).text
+        whole = whole or text == "-d"
+        if text.startswith("-"):
+            if text[-1] in "dniNptu" and words:  # they take a value
+                words.pop(0)
+            elif text.endswith("a") and words:
+                shell.assign(words.pop(0).text, _lines(stdin, at))
+        else:
+            names.append(text)
+    for name in names:
+        shell.assign(name, stdin if whole and len(names) == 1 else (unknown(at, taints_of(stdin), name),))
+    return ()
+
+
+def mapfile(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    name = fields[-1].text if len(fields) > 1 and not fields[-1].text.startswith("-") else "MAPFILE"
+    shell.assign(name, _lines(stdin, at))
+    return ()
+
+
+def _lines(stdin: Value, at: int) -> Array:
+    fields = tuple(split(stdin))
+    if fields and all(piece.text is not None for piece in stdin):
+        return Array(fields)
+    return Array((Field((unknown(at, taints_of(stdin)),)),))
+
+
+def trap(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    code = fields[1] if len(fields) > 2 else None
+    if code is not None and code.text not in ("-", ""):
+        if code.text in shell.scope.functions:
+            shell.aside(lambda: shell.call(code.text, (), ()))
+        else:
+            shell.aside(lambda: shell.nested(code.pieces))
+    return ()
+
+
+_LET = re.compile(r"\s*([A-Za-z_]\w*)\s*[-+*/%]?=(?!=)(.*)", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def let(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    for field in fields[1:]:
+        found = _LET.match(field.text)
+        if found is not None:
+            taints = field.taints
+            for name in _NAME.findall(found[2]):
+                taints |= counted(taints_of(flat(shell.lookup(name, field.at))))
+            shell.assign(found[1], (unknown(at, computed(taints), found[1]),))
+    return ()
+
+
+BUILTINS = {
+    "exit": end,
+    "return": end,
+    "set": set_,
+    "shift": shift,
+    "unset": unset,
+    "export": export,
+    "setenv": export,
+    "read": read,
+    "mapfile": mapfile,
+    "readarray": mapfile,
+    "trap": trap,
+    "let": let,
+}

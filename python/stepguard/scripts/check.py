@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks one file: what it is, what it does, what there is to say about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from stepguard.scripts import directives, launching
+from stepguard.scripts.facts import Job
+from stepguard.scripts.judging import Judgement, is_guarded, judge
+from stepguard.scripts.mentions import gather
+from stepguard.scripts.origin import Origin
+from stepguard.scripts.python_reader import follow
+from stepguard.scripts.reader import read
+from stepguard.scripts.rules import Finding, rules
+from stepguard.scripts.scope import Scope
+from stepguard.scripts.shell import Budget, Shell
+from stepguard.scripts.source import Source, source
+
+_MAX_STATEMENTS = 6000
+_MAX_NESTED_BYTES = 128 * 1024
+_IGNORE = re.compile(r"#\s*stepguard:\s*ignore(?:\[([\w, -]*)\])?")
+_PLACE = re.compile(r"\{line:(\d+)\}")
+_SEVERITIES = ("error", "warning", "info")
+
+
+class GuardedStep(NamedTuple):
+    line: int
+    conditional: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found in one file. `parse` is ok, partial (what could not be read may hold more) or not-a-script."""
+
+    file: str
+    parse: str
+    guarded_steps: tuple[GuardedStep, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything should be changed."""
+        return any(finding.severity != "info" for finding in self.findings)
+
+
+def check_file(path: str) -> Report:
+    """Checks a file. Raises OSError when it cannot be read."""
+    return check(path, Path(path).read_bytes())
+
+
+def check(name: str, data: bytes) -> Report:
+    """Checks the bytes of a file of that name."""
+    text = source(name, data)
+    if text.language == "none":
+        return Report(name, "not-a-script")
+    jobs, whole, is_entry = _follow(text)
+    judgements = [judgement for job in jobs for judgement in judge(job, is_entry and job is jobs[0])]
+    steps = sorted(
+        {
+            text.place(step.at)[0]: step.conditional
+            for job in jobs
+            for step in sorted(job.steps.values(), key=lambda step: -step.at)
+            if is_guarded(step)
+        }.items()
+    )
+    parse = "ok" if whole and not text.cut and text.language != "other" else "partial"
+    return Report(name, parse, tuple(GuardedStep(*step) for step in steps), _findings(text, judgements))
+
+
+def _follow(text: Source) -> tuple[list[Job], bool, bool]:
+    """(The job scripts in the file, whether all of it was read, whether it is a program that a step starts)."""
+    jobs, whole = _walk(text, in_step=False)
+    first = jobs[0]
+    is_entry = first.reads_task_variable and not first.starts_step and not first.directives and text.language != "other"
+    if is_entry and len(jobs) == 1:
+        jobs, whole = _walk(text, in_step=True)
+    return jobs, whole, is_entry
+
+
+def _walk(text: Source, in_step: bool) -> tuple[list[Job], bool]:
+    job = Job()
+    job.directives, job.late_directives = directives.read_directives(list(directives.lines_of(text.data)))
+    shell = Shell(job, Scope(), Budget(_MAX_STATEMENTS, _MAX_NESTED_BYTES), in_step)
+    try:
+        whole = _gather(text, job, shell)
+    except RecursionError:  # what nests deeper than anybody writes
+        whole = False
+    return [job, *shell.inner_jobs], whole and not shell.budget.spent
+
+
+def _gather(text: Source, job: Job, shell: Shell) -> bool:
+    """Notes what the file does; whether all of it was read."""
+    whole = True
+    if text.language == "shell":
+        reading = read(text.data)
+        job.late_directives = [at for at in job.late_directives if not _is_inside(reading.documents, at)]
+        shell.run(reading.statements)
+        shell.run_mentioned_functions(text.data)
+        if not text.data.startswith(b"#!") and not job.starts_step:
+            launching.environment(shell, "what sources this file", len(text.data))
+        whole = reading.whole and shell.whole
+    elif text.language == "other":
+        gather(directives.lines_of(text.data), job)
+    elif text.language == "python":
+        whole = follow(text.data, Origin(), shell).whole and shell.whole
+    return whole
+
+
+def _is_inside(spans: tuple[tuple[int, int], ...], at: int) -> bool:
+    return any(start <= at < end for start, end in spans)
+
+
+def _findings(text: Source, judgements: list[Judgement]) -> tuple[Finding, ...]:
+    """One finding of a kind a line, the worst, in the order of lines; without what the line says is to be ignored."""
+    kept: dict[tuple[int, str], Finding] = {}
+    table = rules()
+    for judgement in judgements:
+        line, column = text.place(judgement.at)
+        shown = text.line(line)
+        rule = table[judgement.kind]
+        if _ignored(shown, rule.id, rule.kind):
+            continue
+        message = _PLACE.sub(lambda found: str(text.place(int(found[1]))[0]), judgement.message)
+        finding = Finding(rule, judgement.severity, line, column, message, judgement.fix or rule.instead, shown)
+        before = kept.get((line, rule.kind))
+        if before is None or _SEVERITIES.index(finding.severity) < _SEVERITIES.index(before.severity):
+            kept[line, rule.kind] = finding
+    return tuple(sorted(kept.values(), key=lambda finding: (finding.line, finding.column, finding.rule.id)))
+
+
+def _ignored(line: str, *names: str) -> bool:
+    found = _IGNORE.search(line)
+    if found is None:
+        return False
+    listed = [name.strip().lower() for name in (found[1] or "").split(",") if name.strip()]
+    return not listed or any(name.lower() in listed for name in names)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words → fields, as a shell expands them, with what is not known left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.scripts.tree import Arithmetic, Parameter, Part, Substitution, Text, Word
+from stepguard.scripts.values import (
+    CLEAN,
+    Array,
+    Field,
+    Piece,
+    Taint,
+    Taints,
+    Value,
+    computed,
+    counted,
+    flat,
+    join,
+    split,
+    taints_of,
+    text_of,
+    unknown,
+)
+from stepguard.scripts.variables import TASK, is_stale_count, is_stale_list
+
+if TYPE_CHECKING:
+    from stepguard.scripts.shell import Shell
+
+_MAX_FIELDS = 2048  # of a command
+_DEFAULTS = (":-", "-", ":=", "=")
+_ALTERNATIVES = (":+", "+")
+
+
+class Expander:
+    """Expands words in the scope of a shell."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def fields(self, words: Sequence[Word]) -> list[Field]:
+        """The fields of a command's words."""
+        found: list[Field] = []
+        for word in words:
+            parts = word.parts
+            if len(parts) == 1 and isinstance(parts[0], Text):
+                found.append(Field((Piece(parts[0].text, parts[0].at, parts[0].quoted),)))
+            else:
+                found.extend(self._fields(word))
+        self._shell.budget.take(len(found) >> 3)
+        return found[:_MAX_FIELDS]
+
+    def value(self, word: Word) -> Value:
+        """A word that is not split: of an assignment, a here-document, a file's name."""
+        pieces: list[Piece] = []
+        for part in word.parts:
+            pieces += flat(self._part(part))
+        return tuple(pieces)
+
+    def _fields(self, word: Word) -> Iterator[Field]:
+        here: list[Piece] = []
+        any_quoted = False
+        for part in word.parts:
+            value = self._part(part)
+            if isinstance(value, Array):
+                for index, field in enumerate(value.fields):
+                    if index and here:
+                        yield Field(tuple(here))
+                        here = []
+                    if field.maybe and not here:
+                        yield field
+                    else:
+                        here += field.pieces
+                continue
+            if isinstance(part, Text) or part.quoted:
+                any_quoted = any_quoted or part.quoted
+                here += value
+                continue
+            fields = list(split(value))
+            if not fields:
+                continue
+            if len(fields) == 1 and not fields[0].maybe:
+                here += fields[0].pieces
+                continue
+            for index, field in enumerate(fields):
+                if here and (index or field.maybe):
+                    yield Field(tuple(here))
+                    here = []
+                if field.maybe:
+                    yield field
+                else:
+                    here += field.pieces
+        if here or any_quoted:
+            yield Field(tuple(here) or (Piece("", word.at, True),))
+
+    def _part(self, part: Part) -> Value | Array:
+        if isinstance(part, Text):
+            return (Piece(part.text, part.at, part.quoted),)
+        if isinstance(part, Parameter):
+            return self._used(self._parameter(part), part)
+        if isinstance(part, Substitution):
+            output = self._shell.output(part.body)
+            if part.process:
+                return self._shell.as_file(output, part.at)
+            if not output:
+                output = (unknown(part.at),)
+            return self._quoted(output, part.quoted)
+        return (unknown(part.at, self.arithmetic(part), quoted=True),)
+
+    def _used(self, value: Value | Array, part: Parameter) -> Value | Array:
+        quoted, at = part.quoted, part.at
+        if isinstance(value, Array):
+            return Array(
+                tuple(
+                    field._replace(pieces=tuple(piece._replace(used_at=at) for piece in field.pieces))
+                    for field in value.fields
+                )
+            )
+        return tuple(
+            piece._replace(quoted=quoted or (piece.quoted and piece.text == ""), used_at=at) for piece in value
+        )
+
+    def _quoted(self, value: Value | Array, quoted: bool) -> Value | Array:
+        if not quoted or isinstance(value, Array):
+            return value
+        return tuple(piece if piece.quoted else piece._replace(quoted=True) for piece in value)
+
+    def arithmetic(self, part: Arithmetic) -> Taints:
+        """What the result of a calculation comes from; sets the variables that it sets."""
+        taints = CLEAN
+        for name, at in part.reads:
+            taints |= counted(taints_of(flat(self.lookup(name, at))))
+        for command in part.commands:
+            taints |= taints_of(self._shell.output(command.body))
+        if len(part.reads) + len(part.commands) > 1 or True:
+            taints = computed(taints)
+        for name in part.sets:
+            self._shell.assign(name, (unknown(part.at, taints),))
+        return taints
+
+    def lookup(self, name: str, at: int) -> Value | Array:
+        """What the variable holds; one of the job's nodes is read here when the script has not set it itself."""
+        variables = self._shell.scope.variables
+        if name in variables:
+            return variables[name]
+        if is_stale_list(name):
+            return (unknown(at, frozenset((Taint(at, name, False),)), name),)
+        if is_stale_count(name):
+            return (unknown(at, frozenset((Taint(at, name, True),)), name),)
+        if TASK.fullmatch(name):
+            self._shell.job.reads_task_variable = True
+        return (unknown(at, CLEAN, name),)
+
+    def _parameter(self, part: Parameter) -> Value | Array:
+        name, operator, at = part.name, part.operator, part.at
+        value = self._positional(part) if name in ("@", "*") or name.isdigit() else self.lookup(name, at)
+        if operator == "!":
+            return self._indirect(value, at)
+        value = self._element(part, value)
+        if operator == "#" and name != "#":
+            return (unknown(at, counted(taints_of(flat(value))), quoted=True),)
+        if operator in _DEFAULTS and part.argument is not None:
+            return self._default(part, value)
+        if operator in _ALTERNATIVES:
+            given = self.value(part.argument) if part.argument is not None else ()
+            known = flat(value)
+            if known and all(piece.text is not None for piece in known):
+                return given if text_of(known) else ()
+            return join((), given) if not (name in self._shell.scope.variables and known == ()) else ()
+        if operator in ("", "^^", ",,", "@") and not isinstance(value, Array):
+            return value if operator == "" else tuple(p._replace(text=p.text and p.text.lower()) for p in value)
+        if operator == "" or (operator == ":" and isinstance(value, Array)):
+            return value
+        taints = taints_of(flat(value))
+        if operator in (":?", "?"):
+            return value
+        return (unknown(at, taints, name, part.quoted),)
+
+    def _positional(self, part: Parameter) -> Value | Array:
+        known = self._shell.scope.positional
+        if part.name in ("@", "*"):
+            return Array(known) if known is not None else (unknown(part.at, CLEAN, part.name),)
+        number = int(part.name) if len(part.name) < 4 else 0
+        if known is None or number == 0:
+            return (unknown(part.at, CLEAN, part.name),)
+        return known[number - 1].pieces if number <= len(known) else ()
+
+    def _indirect(self, value: Value | Array, at: int) -> Value | Array:
+        name = text_of(flat(value))
+        return self.lookup(name, at) if name.isidentifier() else (unknown(at, taints_of(flat(value))),)
+
+    def _element(self, part: Parameter, value: Value | Array) -> Value | Array:
+        if not isinstance(value, Array):
+            return value
+        index = part.subscript
+        if index in ("@", "*"):
+            return value
+        number = int(index) if index.isdigit() and len(index) < 6 else 0 if not index else None
+        certain = not any(field.maybe for field in value.fields)
+        if number is not None and certain and all(_is_known(field.pieces) for field in value.fields):
+            return value.fields[number].pieces if number < len(value.fields) else ()
+        taints = taints_of(flat(value))
+        for name in () if index.isdigit() else _names(index):
+            taints |= computed(counted(taints_of(flat(self.lookup(name, part.at)))))
+        return (unknown(part.at, taints, f"{part.name}[{index}]"),)
+
+    def _default(self, part: Parameter, value: Value | Array) -> Value | Array:
+        assert part.argument is not None
+        is_set = part.name in self._shell.scope.variables or (part.name.isdigit() and bool(flat(value)))
+        known = flat(value)
+        if is_set and known and all(piece.text for piece in known):
+            return value
+        default = self.value(part.argument)
+        if part.name.isdigit() and self._shell.scope.positional is not None and not known:
+            return default
+        if is_set and not known and part.operator in (":-", ":="):
+            return default
+        if not is_set and not taints_of(known) and not known[0].choices:
+            # Mostly the caller's wish; what is written here is what it is without one.
+            return (Piece(None, part.at, False, taints_of(default), ((unknown(part.at, CLEAN, part.name),), default)),)
+        return join(value, default)
+
+
+def _is_known(value: Value) -> bool:
+    return all(piece.text is not None for piece in value)
+
+
+def _names(index: str) -> list[str]:
+    text = "".join(char if char.isalnum() or char == "_" else " " for char in index)
+    return [name for name in text.split() if name.isidentifier()]

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that start something: srun, sbatch, salloc, other launchers, programs. Here values decide where it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.scripts import setup
+from stepguard.scripts.facts import Job, Mention, Step, Use
+from stepguard.scripts.options import GUARD, CommandLine, Given, behind_equals, is_guard, parse
+from stepguard.scripts.programs import (
+    DECIDING,
+    INTERPRETERS,
+    LAUNCHER_MODULES,
+    LAUNCHERS,
+    NAMING,
+    base,
+    is_python,
+)
+from stepguard.scripts.values import (
+    UNKNOWN,
+    Field,
+    Taints,
+    Value,
+    flat,
+    key_of,
+    taints_of,
+    texts_of,
+    unknown,
+)
+from stepguard.scripts.variables import RENDEZVOUS
+
+if TYPE_CHECKING:
+    from stepguard.scripts.shell import Shell
+
+# Options of srun and sbatch that say where a step or job runs; those in the second set are replaced in srun's next
+# attempt, and only later steps get them stale.
+_PLACING = frozenset(("nodelist", "nodefile", "exclude"))
+_SIZING = frozenset(("nodes", "ntasks", "ntasks-per-node", "relative", "gpus", "minnodes"))
+_NO_STEP = frozenset(("help", "usage", "version"))
+_SCRIPT_IN_TEXT = re.compile(r"[\w./-]+\.(?:py|sh|R|jl)\b")
+
+
+def shown_at(field: Field) -> int:
+    """Where a reader looks for a word: where the variable that holds it is expanded, else where it stands."""
+    first = field.pieces[0] if field.pieces else None
+    return first.used_at if first is not None and first.used_at >= 0 else field.at
+
+
+def mention(shell: Shell, at: int, place: str, value: str) -> None:
+    """Notes an --auto-resume that is no option of srun."""
+    shell.job.mentions.setdefault(at, Mention(at, place, value))
+
+
+def use(shell: Shell, taints: Taints, sink: str, at: int, softly: bool = False) -> None:
+    """Notes that values decide where something runs."""
+    for taint in taints:
+        soft = taint.is_count and (softly or taint.computed)
+        shell.job.uses.setdefault((taint.at, soft), Use(taint, sink, at, soft))
+
+
+# -- srun -------------------------------------------------------------------------------------------------------------
+
+
+def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """srun: notes the step, judges what its options decide, and goes on in the program that it starts."""
+    line = parse(fields[1:])
+    if any(line.has(name) for name in _NO_STEP) or (not line.program and not line.options):
+        return (unknown(at),)
+    taints = _options(shell, line, "srun", at)
+    guard, conditional, option = _guard(line)
+    misplaced = [field for field in line.program[1:] if is_guard(field.text) and "=" in field.text]
+    step = Step(
+        at,
+        guard,
+        conditional or bool(shell.branch),
+        option.field.at if option is not None else -1,
+        work(line.program),
+        {given.name: texts_of(given.value)[0] for given in line.options},
+        shell.branch,
+        any(field.text == ":" for field in line.program),
+        setup.of_step(line, shell.scope.variables),
+        bool(misplaced),
+    )
+    shell.job.starts_step = True
+    _note(shell, step, option)
+    for field in misplaced:
+        mention(shell, shown_at(field), "program", field.text.partition("=")[2])
+    child = shell.child(in_step=True)
+    child.guarded_step = guard not in ("", "0")
+    child.scope.positional = ()
+    printed: Value = ()
+    mentions = len(shell.job.mentions)
+    if line.program:
+        from stepguard.scripts import commands
+
+        printed = commands.run(child, line.program, {}, stdin, line.program[0].at)
+        shell.whole = shell.whole and child.whole
+        if len(shell.job.mentions) > mentions:
+            shell.job.steps[at] = shell.job.steps[at]._replace(is_misplaced=True)
+    return (*printed, unknown(at, taints)) if taints or not printed else printed
+
+
+def _guard(line: CommandLine) -> tuple[str, bool, Given | None]:
+    """The option's value ("" without it, "?" where it is open), whether it is there on some paths only, the option."""
+    found = [given for given in line.options if given.name == GUARD]
+    if not found:
+        return "", False, None
+    certain = [given for given in found if not given.maybe]
+    option = found[-1]
+    texts = texts_of(option.value) if option.has_value else [""]
+    bad = [text for text in texts if text not in ("0", "1") and UNKNOWN not in text]
+    open_ = len(texts) > 1 or UNKNOWN in texts[0]
+    if bad and not (len(texts) > 1 and set(texts) - set(bad)):
+        return bad[0] or "(none)", not certain, option
+    if bad:
+        return bad[0] or "(none)", True, option
+    if all(text == "0" for text in texts):
+        return "0", False, option
+    return "1" if not open_ else "?", not certain or open_, option
+
+
+def _note(shell: Shell, step: Step, option: Given | None) -> None:
+    """A step that is met again, in a function that is called twice, is one step."""
+    before = shell.job.steps.get(step.at)
+    if before is not None:
+        one_is_plain = (before.guard in ("", "0")) != (step.guard in ("", "0"))
+        kept = before if before.guard not in ("", "0") else step
+        step = kept._replace(conditional=(before.conditional and step.conditional) or one_is_plain)
+    shell.job.steps[step.at] = step
+
+
+def _options(shell: Shell, line: CommandLine, program: str, at: int) -> Taints:
+    """Judges what the options of srun or sbatch decide; what the output of the step depends on."""
+    found: Taints = frozenset()
+    for given in line.options:
+        taints = taints_of(given.value)
+        content = shell.scope.files.get(key_of(given.value)) if given.value else None
+        if given.name in _PLACING:
+            taints |= taints_of(content or ())
+            use(shell, taints, f"{program} --{given.name}", at)
+            found |= taints
+        elif given.name in _SIZING:
+            use(shell, taints, f"{program} --{given.name}", at, softly=True)
+        elif given.name == "export" and taints:
+            use(shell, taints, f"{program} --export", at)
+    use(shell, shell.control, f"how often {program} is called", at, softly=True)
+    return found
+
+
+def work(program: Sequence[Field]) -> tuple[str, ...]:
+    """The words that tell which work a command line is: programs and scripts."""
+    texts = [field.text for field in program]
+    if not texts:
+        return ()
+    scripts = [found for text in texts for found in _SCRIPT_IN_TEXT.findall(text)]
+    if scripts:
+        return tuple(dict.fromkeys(scripts))
+    words = [text for text in texts if not text.startswith("-")]
+    found = next((base(text) for text in words if base(text) not in INTERPRETERS), base(texts[0]))
+    return (found,)
+
+
+# -- sbatch and salloc ------------------------------------------------------------------------------------------------
+
+
+def sbatch(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """sbatch and salloc: the option does not belong here; a script in --wrap or on stdin is a job of its own."""
+    name = base(fields[0].text)
+    line = parse(fields[1:], allocator=True)
+    for given in line.options:
+        if given.name == GUARD:
+            mention(shell, shown_at(given.field), name, texts_of(given.value)[0] if given.value else "")
+    _options(shell, line, name, at)
+    from stepguard.scripts import commands
+
+    if name == "salloc":
+        if line.program:
+            child = shell.child()
+            commands.run(child, line.program, {}, stdin, line.program[0].at)
+            shell.whole = shell.whole and child.whole
+        return ()
+    wrapped = line.last("wrap")
+    if wrapped is not None:
+        _submitted(shell, wrapped.value, has_script=False)
+    elif line.program:
+        content = shell.scope.files.get(key_of(line.program[0].pieces))
+        if content:
+            _submitted(shell, content, has_script=True)
+    elif stdin:
+        _submitted(shell, stdin, has_script=True)
+    return (unknown(at),)
+
+
+def _submitted(shell: Shell, script: Value, has_script: bool) -> None:
+    """A job script within the script."""
+    from stepguard.scripts.directives import read_directives
+
+    job = Job(has_script=has_script)
+    job.directives, job.late_directives = read_directives(script)
+    shell.inner_jobs.append(job)
+    child = shell.child(in_step=False, job=job)
+    child.scope.functions.clear()
+    child.nested(script, child)
+    shell.whole = shell.whole and child.whole
+
+
+# -- launchers and programs -------------------------------------------------------------------------------------------
+
+
+def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """Any other program. What it is told decides where something runs if it is a launcher, or a task of a step."""
+    name = base(fields[0].text)
+    launches = name in LAUNCHERS or _is_launcher_module(fields)
+    words = fields[1:]
+    what = name if UNKNOWN not in name else "a program"
+    if launches or shell.in_step:
+        _arguments(shell, words, what, at, every=True)
+        environment(shell, what, at)
+        use(shell, shell.control, f"how often {what} is called", at, softly=True)
+    else:
+        _arguments(shell, words, what, at, every=False)
+        if is_python(name) or "/" in fields[0].text:
+            environment(shell, what, at)
+    shell.prepare(name, fields, at)
+    taints = taints_of(stdin) | taints_of(piece for field in fields for piece in field.pieces)
+    for field in words:
+        content = shell.scope.files.get(key_of(field.pieces))
+        if content:
+            taints |= taints_of(content)
+    if launches and taints_of(stdin) and name not in ("ssh", "rsh"):
+        use(shell, taints_of(stdin), f"the input of {what}", at)
+    return (unknown(at, taints),)
+
+
+def _is_launcher_module(fields: Sequence[Field]) -> bool:
+    texts = [field.text for field in fields]
+    if "-m" not in texts[:-1]:
+        return any(text.endswith(("torch/distributed/launch.py", "torch/distributed/run.py")) for text in texts)
+    return LAUNCHER_MODULES.fullmatch(texts[texts.index("-m") + 1]) is not None
+
+
+def _arguments(shell: Shell, words: Sequence[Field], what: str, at: int, every: bool) -> None:
+    """Judges a program's arguments; `every`: also those that stand alone."""
+    pending = ""
+    for field in words:
+        text = field.text
+        name, equals, _ = text.partition("=")
+        if equals and re.fullmatch(r"-{0,2}[\w.+@-]+", name):
+            option, value = name, behind_equals(field)
+            pending = ""
+        elif text.startswith("-") and len(text) > 1:
+            pending, option, value = text, text, field.pieces
+        else:
+            option, value, pending = pending, field.pieces, ""
+        taints = taints_of(value)
+        files = (key_of(value), key_of(value).lstrip("^@"))
+        content = next((shell.scope.files[file] for file in files if file in shell.scope.files), ())
+        if not taints and not content:
+            continue
+        bare = option.lstrip("-")
+        if bare and NAMING.search(bare) and not DECIDING.search(bare):
+            continue
+        if not every and not (bare and DECIDING.search(bare)):
+            continue
+        taints = frozenset(taint for taint in taints if not (taint.is_count and _is_name(value)))
+        told = f"{what} {option}".strip() if option else f"an argument of {what}"
+        use(shell, taints | taints_of(content), told, at)
+
+
+def _is_name(value: Value) -> bool:
+    """Whether a number is only a part of a name: gpt-8n, runs/8/out."""
+    text = "".join(piece.text or "" for piece in value)
+    return any(char.isalpha() for char in text) and ":" not in text
+
+
+def environment(shell: Shell, what: str, at: int) -> None:
+    """Judges what a program learns of its peers from the environment."""
+    for name in sorted(shell.scope.exported):
+        value = shell.scope.variables.get(name)
+        if value is None or not RENDEZVOUS.fullmatch(name):
+            continue
+        held = flat(value)
+        taints = taints_of(held) | taints_of(shell.scope.files.get(key_of(held), ()))
+        taints = frozenset(taint for taint in taints if not (taint.is_count and _is_name(held)))
+        if taints:
+            use(shell, taints, f"{name}, which {what} gets", at)

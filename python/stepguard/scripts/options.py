@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of srun, sbatch and salloc among a command's fields, some of which are not known.
+
+stepguard.slurm.srun_arguments reads what srun really was given, to the letter; here words may be open, and the values
+of other plugins' options must not be taken for the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stepguard.scripts.values import Field, Piece, Value
+from stepguard.slurm.srun_options import ALIASES, OPTIONS
+
+GUARD = "auto-resume"
+_SHORT = {form[0]: name for name, form in OPTIONS.items() if form[:1].isalpha()}
+_TAKES_VALUE = frozenset(name for name, form in OPTIONS.items() if form.endswith(":") and not form.endswith("::"))
+# Of sbatch and salloc alone (22.05 to 26.05).
+_ALLOCATOR_TAKES_VALUE = frozenset(("array", "batch", "wrap", "export-file", "signal", "bell", "wait-all-nodes"))
+_ALLOCATOR_SHORT = {"a": "array", "o": "output", "e": "error"}
+# Of pyxis (NVIDIA), which takes them as words of their own, too.
+_PLUGINS = frozenset(
+    f"container-{name}" for name in ("image", "mounts", "workdir", "name", "save", "mount-home", "env", "entrypoint")
+) - {"container-mount-home", "container-entrypoint"}
+_SHORTEST_GUARD = len("--au")
+
+
+class Given(NamedTuple):
+    """An option as given. `field` is the one that names it, `value` what stands behind "=" or in the next field."""
+
+    name: str
+    value: Value
+    field: Field
+    has_value: bool
+
+    @property
+    def maybe(self) -> bool:
+        return self.field.maybe
+
+
+class CommandLine(NamedTuple):
+    options: tuple[Given, ...]
+    program: tuple[Field, ...]
+
+    def last(self, name: str) -> Given | None:
+        return next((given for given in reversed(self.options) if given.name == name), None)
+
+    def has(self, name: str) -> bool:
+        return any(given.name == name for given in self.options)
+
+
+def is_guard(text: str) -> bool:
+    """Whether a word is --auto-resume, whole or shortened as getopt takes it, with or without a value."""
+    name = text.partition("=")[0]
+    return len(name) >= _SHORTEST_GUARD and "--auto-resume".startswith(name)
+
+
+def parse(fields: Sequence[Field], allocator: bool = False) -> CommandLine:
+    """Reads the fields behind srun, sbatch or salloc up to the program."""
+    options: list[Given] = []
+    position = 0
+    while position < len(fields):
+        field = fields[position]
+        text = field.text
+        if field.is_unknown or (field.maybe and not text.startswith("-")) or not text:
+            position += 1
+            continue
+        if text == "--":
+            position += 1
+            break
+        if len(text) < 2 or text[0] != "-":
+            break
+        following = fields[position + 1] if position + 1 < len(fields) else None
+        if text.startswith("--"):
+            given, used = _long(field, following, allocator)
+            options.append(given)
+        else:
+            found, used = _short(field, following, allocator)
+            options += found
+        position += used
+    return CommandLine(tuple(options), tuple(fields[position:]))
+
+
+def _long(field: Field, following: Field | None, allocator: bool) -> tuple[Given, int]:
+    written, equals, _ = field.text[2:].partition("=")
+    if is_guard(f"--{written}"):
+        name, takes = GUARD, True
+    else:
+        name = _resolve(written)
+        takes = name in _TAKES_VALUE or name in _PLUGINS or (allocator and name in _ALLOCATOR_TAKES_VALUE)
+    if equals:
+        return Given(name, behind_equals(field), field, True), 1
+    if takes and following is not None:
+        return Given(name, following.pieces, field, True), 2
+    return Given(name, (), field, False), 1
+
+
+def _resolve(written: str) -> str:
+    if written in OPTIONS:
+        return ALIASES.get(written, written)
+    fits = [name for name in OPTIONS if name.startswith(written)] if len(written) > 2 else []
+    return ALIASES.get(fits[0], fits[0]) if len(fits) == 1 else written
+
+
+def _short(field: Field, following: Field | None, allocator: bool) -> tuple[list[Given], int]:
+    text = field.text
+    found: list[Given] = []
+    begin = 1
+    while begin < len(text):
+        letter = text[begin]
+        name = _ALLOCATOR_SHORT.get(letter, "") if allocator else ""
+        name = name or _SHORT.get(letter, letter)
+        takes = name in _TAKES_VALUE or (allocator and name in _ALLOCATOR_TAKES_VALUE)
+        if not takes:
+            found.append(Given(name, (), field, False))
+            begin += 1
+        elif begin + 1 < len(text):
+            found.append(Given(name, _behind(field, begin + 1), field, True))
+            return found, 1
+        else:
+            value = following.pieces if following is not None else ()
+            found.append(Given(name, value, field, following is not None))
+            return found, 2
+    return found, 1
+
+
+def behind_equals(field: Field) -> Value:
+    """What stands behind the first "=" of a field."""
+    return _behind(field, field.text.index("=") + 1)
+
+
+def _behind(field: Field, offset: int) -> Value:
+    kept: list[Piece] = []
+    for piece in field.pieces:
+        length = 1 if piece.text is None and not piece.choices else len(Field((piece,)).text)
+        if offset >= length:
+            offset -= length
+        elif offset and piece.choices:
+            choices = tuple(_behind(Field(choice), min(offset, len(Field(choice).text))) for choice in piece.choices)
+            kept.append(piece._replace(choices=choices))
+            offset = 0
+        elif offset and piece.text is not None:
+            kept.append(piece._replace(text=piece.text[offset:], at=piece.at + offset))
+            offset = 0
+        else:
+            kept.append(piece)
+            offset = 0
+    return tuple(kept)

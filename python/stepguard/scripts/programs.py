@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of programs by their names: which only print, which start others elsewhere, which wrap others."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.resources import files
+
+_TABLE = tomllib.loads(files("stepguard.scripts").joinpath("programs.toml").read_text(encoding="utf-8"))
+HARMLESS = frozenset(_TABLE["harmless"])
+LAUNCHERS = frozenset(_TABLE["launchers"])
+INTERPRETERS = frozenset(_TABLE["interpreters"])
+
+SHELLS = frozenset(("bash", "sh", "zsh", "ksh", "dash"))
+
+# Wrappers of another command: options that take the next word, and how many words stand before the command.
+WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
+    "time": (frozenset(("-f", "-o")), 0),
+    "nohup": (frozenset(), 0),
+    "nice": (frozenset(("-n",)), 0),
+    "ionice": (frozenset(("-c", "-n")), 0),
+    "timeout": (frozenset(("-k", "-s")), 1),
+    "stdbuf": (frozenset(("-i", "-o", "-e")), 0),
+    "setsid": (frozenset(), 0),
+    "numactl": (frozenset(("-N", "-m", "-C", "-i", "-p")), 0),
+    "taskset": (frozenset(), 1),
+    "sudo": (frozenset(("-u", "-g", "-C")), 0),
+    "command": (frozenset(), 0),
+    "builtin": (frozenset(), 0),
+    "coproc": (frozenset(), 0),
+    "unbuffer": (frozenset(), 0),
+    "strace": (frozenset(("-o", "-e", "-p")), 0),
+    "nsys": (frozenset(("-o", "-t", "-f", "-s")), 1),
+    "noglob": (frozenset(), 0),
+    "-": (frozenset(), 0),
+}
+
+# python -m MODULE that is a launcher.
+LAUNCHER_MODULES = re.compile(
+    r"torch\.distributed\.(?:run|launch|launcher\S*)|accelerate\.\S+|deepspeed\.\S+|horovod\.runner\S*|colossalai\S*"
+)
+
+# Options whose value names or describes something, and decides nothing.
+NAMING = re.compile(
+    r"(?i)(?:^|[-_.+])(?:name|names|log|logs|logdir|logging|out|output|outdir|outputs|error|err|tag|tags|project|comment"
+    r"|title|report|wandb|tensorboard|tb|experiment|exp|save|prefix|suffix|id|note|notes|desc|description|label|dir"
+    r"|folder|path|checkpoint|ckpt|J|o|e)(?:$|[-_.])"
+)
+
+# Options that tell a program, wherever it is started, where its peers are or how many.
+DECIDING = re.compile(
+    r"(?i)(?:^|[-_.+])(?:nnodes|num[-_]?nodes|n[-_]?nodes|nodes|node[-_]?count|master[-_]?\w*|rdzv[-_]?endpoint|head[-_]?\w*"
+    r"|hosts?|host[-_]?file|machine[-_]?file|node[-_]?file|node[-_]?list|world[-_]?size|num[-_]?machines|main[-_]process\w*"
+    r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|address|server\w*|peers?|ip|\w*parallel[-_]size)(?:$|[-_.=])"
+)
+
+
+def base(text: str) -> str:
+    """A program's name without its folder."""
+    return text.rpartition("/")[2]
+
+
+def is_python(name: str) -> bool:
+    """Whether it is a Python interpreter."""
+    return name.startswith(("python", "pypy")) and not name.endswith(".py")

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a shell knows at one point of the script: variables, functions, the files that it has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stepguard.scripts.tree import Function
+from stepguard.scripts.values import Array, Field, Value, flat, join
+
+
+@dataclass
+class Scope:
+    variables: dict[str, Value | Array] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    functions: dict[str, Function] = field(default_factory=dict)
+    files: dict[str, Value] = field(default_factory=dict)
+    positional: tuple[Field, ...] | None = None  # None: not known
+    exports_all: bool = False
+    ended: bool = False  # by exit, return or exec: what follows is not reached
+
+    def copy(self) -> Scope:
+        return Scope(
+            dict(self.variables),
+            set(self.exported),
+            dict(self.functions),
+            dict(self.files),
+            self.positional,
+            self.exports_all,
+            self.ended,
+        )
+
+    def child(self) -> Scope:
+        """What a program that is started gets: the exported variables."""
+        visible = {name: self.variables[name] for name in self.exported if name in self.variables}
+        return Scope(visible, set(self.exported), dict(self.functions), dict(self.files), ())
+
+    def become(self, states: list[Scope]) -> None:
+        """Goes on from whichever of the states was reached."""
+        reached = [state for state in states if not state.ended]
+        if not reached:
+            self.ended = True
+            return
+        first = reached[0]
+        variables, files = first.variables, first.files
+        for other in reached[1:]:
+            variables = _joined(variables, other.variables)
+            merged = _joined(files, other.files)  # type: ignore[arg-type]
+            files = {name: flat(value) for name, value in merged.items()}
+            first.exported |= other.exported
+            first.functions.update(other.functions)
+        self.variables, self.files = variables, files
+        self.exported, self.functions = first.exported, first.functions
+        self.positional, self.exports_all, self.ended = first.positional, first.exports_all, False
+
+
+def _joined(one: dict[str, Value | Array], other: dict[str, Value | Array]) -> dict[str, Value | Array]:
+    if one == other:
+        return one
+    return {
+        name: value
+        if (value := one.get(name)) is other.get(name) and value is not None
+        else join(value, other.get(name))
+        for name in one.keys() | other.keys()
+    }

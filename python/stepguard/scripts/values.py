@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a variable, a word or an output may hold, as far as the script tells, and which stale variable it came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+UNKNOWN = "\ufffc"  # stands for what is not known, in the text of a field
+_MAX_CHOICES = 8
+_MAX_STEPS = 4
+MAX_WEIGHT = 256  # of a value, in pieces; 128 characters weigh as much as a piece
+MAX_FIELDS = 512  # of an array
+
+
+class Taint(NamedTuple):
+    """A value that was read from a variable of the job's nodes.
+
+    `at` is where it was read, `variable` from which, `is_count` whether it is a number of nodes, `computed` whether it
+    went through arithmetic since, `path` the variables that it went through.
+    """
+
+    at: int
+    variable: str
+    is_count: bool
+    computed: bool = False
+    path: tuple[str, ...] = ()
+
+
+Taints = frozenset[Taint]
+CLEAN: Taints = frozenset()
+
+
+class Piece(NamedTuple):
+    """A part of a value: text, or one of several values, or what is not known (`label` then names it).
+
+    `at` is where it was written, `used_at` where the variable that holds it was expanded (-1: in none).
+    """
+
+    text: str | None
+    at: int
+    quoted: bool = False
+    taints: Taints = CLEAN
+    choices: tuple[tuple[Piece, ...], ...] = ()
+    label: str = ""
+    used_at: int = -1
+
+
+Value = tuple[Piece, ...]
+
+
+class Array(NamedTuple):
+    fields: tuple[Field, ...]
+
+
+class Field(NamedTuple):
+    """A word as a command gets it; `maybe`: only on some paths through the script."""
+
+    pieces: Value
+    maybe: bool = False
+
+    @property
+    def at(self) -> int:
+        return self.pieces[0].at if self.pieces else 0
+
+    @property
+    def text(self) -> str:
+        """The word, with UNKNOWN for what is not known."""
+        return text_of(self.pieces)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Nothing of it is known, and it stands without quotes: it may be no word, or several."""
+        return bool(self.pieces) and all(
+            piece.text is None and not piece.choices and not piece.quoted for piece in self.pieces
+        )
+
+    @property
+    def taints(self) -> Taints:
+        return taints_of(self.pieces)
+
+
+def text_of(value: Value) -> str:
+    """The text, with the first choice where there are several."""
+    if len(value) == 1 and value[0].text is not None:
+        return value[0].text
+    return "".join(_text(piece) for piece in value)
+
+
+def _text(piece: Piece) -> str:
+    if piece.text is not None:
+        return piece.text
+    if piece.choices:
+        return max((text_of(choice) for choice in piece.choices), key=bool)
+    return UNKNOWN
+
+
+def texts_of(value: Value) -> list[str]:
+    """All texts that the value may have, a few at most."""
+    found = [""]
+    for piece in value:
+        if piece.choices:
+            tails = [text for choice in piece.choices for text in texts_of(choice)]
+        else:
+            tails = [UNKNOWN if piece.text is None else piece.text]
+        found = [head + tail for head in found for tail in tails][:_MAX_CHOICES]
+    return found
+
+
+def key_of(value: Value) -> str:
+    """A name for what is not known in full: two words of one key are taken for the same file."""
+    if len(value) == 1 and value[0].text is not None:
+        return _relative(value[0].text)
+    return _relative(
+        "".join(f"${{{piece.label}}}" if piece.text is None and not piece.choices else _text(piece) for piece in value)
+    )
+
+
+def _relative(path: str) -> str:
+    for folder in ("./", "${PWD}/", "${SLURM_SUBMIT_DIR}/"):
+        path = path.removeprefix(folder)
+    return path
+
+
+def taints_of(value: Iterable[Piece]) -> Taints:
+    found = CLEAN
+    for piece in value:
+        if piece.taints:
+            found |= piece.taints
+    return found
+
+
+def unknown(at: int, taints: Taints = CLEAN, label: str = "", quoted: bool = False) -> Piece:
+    return Piece(None, at, quoted, taints, (), label)
+
+
+def through(name: str, taints: Taints) -> Taints:
+    """The taints of what was assigned to the variable `name`."""
+    return frozenset(
+        taint
+        if taint.path[-1:] == (name,) or len(taint.path) >= _MAX_STEPS
+        else taint._replace(path=(*taint.path, name))
+        for taint in taints
+    )
+
+
+def bounded(value: Value) -> Value:
+    """A value that stays small, however often a script doubles it: what is too long is not known."""
+    if _weight(value, MAX_WEIGHT) > 0:
+        return value
+    return (unknown(value[0].at, taints_of(value)),)
+
+
+def _weight(value: Value, left: int) -> int:
+    """What is left of the bound after the pieces and characters of a value."""
+    for piece in value:
+        left -= 1 + (len(piece.text) >> 7 if piece.text else 0)
+        for choice in piece.choices:
+            if left <= 0:
+                break
+            left = _weight(choice, left - 1)
+        if left <= 0:
+            break
+    return left
+
+
+def carried(name: str, value: Value) -> Value:
+    """A value as the variable `name` holds it."""
+    if not any(piece.taints for piece in value):
+        return value
+    return tuple(piece._replace(taints=through(name, piece.taints)) if piece.taints else piece for piece in value)
+
+
+def computed(taints: Taints) -> Taints:
+    return frozenset(taint._replace(computed=True) for taint in taints)
+
+
+def counted(taints: Taints) -> Taints:
+    return frozenset(taint._replace(is_count=True) for taint in taints)
+
+
+def split(value: Value) -> Iterator[Field]:
+    """The fields of an expansion without quotes."""
+    here: list[Piece] = []
+    for piece in value:
+        if piece.choices and not piece.quoted:
+            options = [list(split(choice)) for choice in piece.choices]
+            if all(len(fields) == 1 for fields in options):
+                here.append(piece)
+                continue
+            if here:
+                yield Field(tuple(here))
+                here = []
+            for fields in options:
+                yield from (field._replace(maybe=True) for field in fields)
+        elif piece.text is None or piece.quoted:
+            here.append(piece)
+        else:
+            for found in re.finditer(r"\s+|\S+", piece.text):
+                if found[0].isspace():
+                    if here:
+                        yield Field(tuple(here))
+                    here = []
+                else:
+                    here.append(piece._replace(text=found[0], at=piece.at + found.start()))
+    if here:
+        yield Field(tuple(here))
+
+
+def join(one: Value | Array | None, other: Value | Array | None) -> Value | Array:
+    """What a variable may hold when the one or the other path was taken."""
+    if one is other or one == other:
+        return one or ()
+    if not isinstance(one, Array) and not isinstance(other, Array) and one and other and _same(one, other):
+        return one
+    if isinstance(one, Array) or isinstance(other, Array):
+        return _join_arrays(_as_array(one), _as_array(other))
+    first, second = one or (), other or ()
+    common = _common(first, second)
+    tails = dict.fromkeys((first[common:], second[common:]))
+    choices: list[Value] = []
+    for tail in tails:
+        alone = len(tail) == 1 and tail[0].choices
+        choices += tail[0].choices if alone else (tail,)
+    distinct = tuple(dict.fromkeys(choices))[:_MAX_CHOICES]
+    at = next((piece.at for tail in tails for piece in tail), 0)
+    taints = taints_of(piece for tail in tails for piece in tail)
+    return bounded((*first[:common], Piece(None, at, False, taints, distinct)))
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Whether both are the same text, written in two places."""
+    known = all(piece.text is not None and not piece.taints for piece in (*one, *other))
+    return known and text_of(one) == text_of(other)
+
+
+def _join_arrays(one: Array, other: Array) -> Array:
+    common = _common(one.fields, other.fields)
+    tails = dict.fromkeys((*one.fields[common:], *other.fields[common:]))
+    return Array((*one.fields[:common], *(field._replace(maybe=True) for field in tails))[:MAX_FIELDS])
+
+
+def _common(one: tuple[object, ...], other: tuple[object, ...]) -> int:
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count
+
+
+def _as_array(value: Value | Array | None) -> Array:
+    if isinstance(value, Array):
+        return value
+    return Array((Field(value),)) if value else Array(())
+
+
+def flat(value: Value | Array) -> Value:
+    """As one value: the elements of an array with blanks between them."""
+    if not isinstance(value, Array):
+        return value
+    pieces: list[Piece] = []
+    for field in value.fields:
+        if pieces:
+            pieces.append(Piece(" ", field.at))
+        pieces += field.pieces
+    return tuple(pieces)
