@@ -17,6 +17,7 @@ _VERBS = {
     "agent": ("stepguard.cli.agent", "Run the daemon that takes in the records of a node's jobs."),
     "archive": ("stepguard.cli.archive", "Prune, verify and export the archive of records."),
     "archiver": ("stepguard.cli.archiver", ""),
+    "check-script": ("stepguard.cli.check_script", "Read job scripts: is --auto-resume where it works?"),
     "doctor": ("stepguard.cli.doctor", "Check this installation and say what to change."),
     "health": ("stepguard.cli.health", "What devices and the kernel say, and what is to be done."),
     "job": ("stepguard.cli.job", "The record of a job: what ran, where, when, how it ended."),

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports as SARIF 2.1.0 (OASIS), which code review tools show at the line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from stepguard import __version__
+from stepguard.scripts.check import Report
+from stepguard.scripts.rules import Finding, rules
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+
+
+def document(reports: Sequence[Report]) -> dict[str, object]:
+    """One run over all files."""
+    table = [
+        {
+            "id": rule.id,
+            "name": rule.kind,
+            "shortDescription": {"text": rule.title},
+            "fullDescription": {"text": rule.why},
+            "help": {"text": rule.instead},
+            "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        }
+        for rule in rules().values()
+    ]
+    results = [_result(report.file, finding) for report in reports for finding in report.findings]
+    driver = {"name": "stepguard check-script", "version": __version__, "rules": table}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _result(name: str, finding: Finding) -> dict[str, object]:
+    place = {
+        "artifactLocation": {"uri": quote(name, errors="surrogateescape")},
+        "region": {"startLine": finding.line, "startColumn": finding.column},
+    }
+    return {
+        "ruleId": finding.rule.id,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{finding.message}. Instead: {finding.fix}"},
+        "locations": [{"physicalLocation": place}],
+    }

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stepguard check-script`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stepguard.cli.check_script import command
+
+CLEAN = "#!/bin/bash\n#SBATCH --exclusive\nsrun --auto-resume=1 python train.py\n"
+STALE = CLEAN.replace("python", "-w $SLURM_JOB_NODELIST python")
+INFO = "#!/bin/bash\nsrun -w $SLURM_JOB_NODELIST python train.py\n"
+
+
+def run(*words: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(command, words, input=stdin, standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [(CLEAN, 0), (STALE, 1), (INFO, 0), ("", 2), ("#!/bin/csh\necho\n", 2), (STALE.replace("bash", "csh"), 1)],
+)
+def test_exit_status(tmp_path: Path, text: str, status: int) -> None:
+    file = tmp_path / "job.sbatch"
+    file.write_text(text)
+    assert run(str(file)).return_value == status
+
+
+def test_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(str(tmp_path / "none"))
+    assert result.return_value == 2
+    assert "cannot be read" in result.stderr
+
+
+def test_for_people(tmp_path: Path) -> None:
+    file = tmp_path / "job.sbatch"
+    file.write_text(STALE)
+    lines = run(str(file)).output.splitlines()
+    assert lines[0].startswith(f"{file}:3:")
+    assert "error SG201 SLURM_JOB_NODELIST → srun --nodelist on line 3" in lines[0]
+    assert lines[1].strip() == STALE.splitlines()[2]
+    assert lines[2].strip().startswith("why: ")
+    assert any(line.strip().startswith("→ $(stepguard nodes") for line in lines)
+
+
+def test_information_only_when_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "job.sbatch"
+    file.write_text(INFO)
+    assert run(str(file)).output == f"{file}: clean (1 more with --info)\n"
+    assert "info SG201" in run("--info", str(file)).output
+
+
+def test_json() -> None:
+    (file,) = json.loads(run("--json", "-", stdin=STALE).output)["files"]
+    assert file["file"] == "-"
+    assert (file["parse"], file["guarded_steps"]) == ("ok", [{"line": 3, "conditional": False}])
+    (finding,) = file["findings"]
+    assert {name: finding[name] for name in ("rule", "kind", "severity", "line", "column")} == {
+        "rule": "SG201",
+        "kind": "stale-nodelist",
+        "severity": "error",
+        "line": 3,
+        "column": 25,
+    }
+    assert finding["message"]
+    assert finding["fix"]
+
+
+def test_sarif(tmp_path: Path) -> None:
+    file = tmp_path / "job one.sbatch"
+    file.write_text(STALE)
+    document = json.loads(run("--sarif", str(file)).output)
+    (result,) = document["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("SG201", "error")
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].endswith("job%20one.sbatch")
+    assert place["region"] == {"startLine": 3, "startColumn": 25}
+
+
+def test_explain() -> None:
+    assert "SG201 stale-nodelist (error)" in run("--explain", "SG201").output
+    assert run("--explain", "stale-nodelist").output == run("--explain", "sg201").output
+    assert len(run("--explain", "all").output.splitlines()) == 8
+
+
+def test_fix_prints_a_difference_and_writes_only_when_told(tmp_path: Path) -> None:
+    file = tmp_path / "job.sbatch"
+    file.write_text(CLEAN.replace("resume=1", "resume=yes"))
+    file.chmod(0o750)
+    assert "+srun --auto-resume=1 python train.py" in run("--fix", str(file)).output
+    assert "yes" in file.read_text()
+    run("--fix", "--write", str(file))
+    assert file.read_text() == CLEAN
+    assert file.stat().st_mode & 0o777 == 0o750
+
+
+def test_no_parser_is_loaded_by_other_verbs() -> None:
+    code = "import sys; from stepguard.cli.group import group; group(['--version'], standalone_mode=False)\n"
+    code += "assert not [name for name in sys.modules if 'tree_sitter' in name or 'stepguard.scripts' in name]"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

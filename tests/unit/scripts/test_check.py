@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says of a file, beyond the examples of tests/data/scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stepguard.scripts.check import Report, check
+from stepguard.scripts.rules import by_id, rules
+
+HEAD = b"#!/bin/bash\n#SBATCH --nodes=3 --exclusive\n"
+STALE = b"srun --auto-resume=1 -w $SLURM_JOB_NODELIST x"
+
+
+def kinds(report: Report) -> list[tuple[str, int]]:
+    return [(finding.rule.kind, finding.line) for finding in report.findings]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [b"# stepguard: ignore[SG201]", b"# stepguard: ignore[stale-nodelist]", b"#stepguard:ignore[sg101, SG201]",
+     b"# stepguard: ignore"],
+)  # fmt: skip
+def test_ignored_line(comment: bytes) -> None:
+    assert kinds(check("a.sh", HEAD + STALE + b"\n")) == [("stale-nodelist", 3)]
+    assert kinds(check("a.sh", HEAD + STALE + b" " + comment + b"\n")) == []
+
+
+def test_another_rule_is_not_ignored() -> None:
+    assert kinds(check("a.sh", HEAD + STALE + b" # stepguard: ignore[SG101]\n")) == [("stale-nodelist", 3)]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n", b"\x7fELF\0\0\0", b"#!/bin/bash\nsrun x\n\0\n"])
+def test_no_script(data: bytes) -> None:
+    assert check("job.sbatch", data) == Report("job.sbatch", "not-a-script")
+
+
+def test_column_counts_characters() -> None:
+    (finding,) = check("a.sh", HEAD + "echo é; ".encode() + STALE + b"\n").findings
+    assert (finding.line, finding.column) == (3, 33)
+
+
+def test_long_script_is_read_in_part() -> None:
+    data = HEAD + STALE + b"\n" + b"echo something to fill the file\n" * 131072
+    assert len(data) > 4 * 1024 * 1024 - 200_000
+    report = check("a.sh", data)
+    assert report.parse == "partial"
+    assert kinds(report) == [("stale-nodelist", 3)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"$(" * 20_000,
+        b"((" * 20_000,
+        b"{ " * 20_000,
+        b'"$(' * 20_000,
+        b"if a; then\n" * 5_000,
+        b"cat <<A\n" * 5_000,
+        b"f() { f; f; f; }\nf\n",
+        b"a() { b; b; b; b; b; b; }; b() { c; c; c; c; c; c; }; c() { d; d; d; d; d; d; }; d() { e; e; e; e; e; e; }\n"
+        b"e() { f; f; f; f; f; f; }; f() { g; g; g; g; g; g; }; g() { :; :; :; :; :; :; }\na\n",
+        b"x=a\n" + b'x="$x$x"\n' * 64 + b"srun $x\n",
+        b"if a; then x=1; else x=2; fi\n" * 200 + b"srun $x\n",
+        b"".join(b"if a; then x%d=1; else x%d=2; fi; y=$x%d$y\n" % (i, i, i) for i in range(300)) + b"srun $y\n",
+        b"eval " * 5_000 + b"x\n",
+        b"bash -c 'bash -c \"bash -c x\"'\n" * 500,
+        b"a|" * 20_000 + b"b\n",
+        b"a && " * 20_000 + b"b\n",
+    ],
+    ids=range(15),
+)
+def test_hostile_script_ends(data: bytes) -> None:
+    assert check("a.sh", b"#!/bin/bash\n" + data).parse in ("ok", "partial")
+
+
+def test_rules_are_complete() -> None:
+    assert len(rules()) == 8
+    assert len({rule.id for rule in rules().values()}) == 8
+    for rule in rules().values():
+        assert rule.severity in ("error", "warning", "info")
+        assert all((rule.title, rule.why, rule.instead, rule.source))
+        assert by_id(rule.id) == by_id(rule.kind) == rule
+
+
+def test_user_guide_lists_the_rules() -> None:
+    text = (Path(__file__).parents[3] / "docs/user-guide.md").read_text(encoding="utf-8")
+    for rule in rules().values():
+        assert f"| {rule.id} {rule.kind} |" in text
