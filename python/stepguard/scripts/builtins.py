@@ -21,7 +21,9 @@ def end(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 def set_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     texts = [field.text for field in fields]
-    if "--" in texts:
+    if texts[1:2] == ["-A"] and len(fields) > 2:  # ksh's arrays
+        shell.assign(texts[2], Array(tuple(fields[3:])))
+    elif "--" in texts:
         shell.scope.positional = tuple(fields[texts.index("--") + 1 :])
     elif len(texts) > 1 and texts[1][:1] not in "-+":
         shell.scope.positional = tuple(fields[1:])

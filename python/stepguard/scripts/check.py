@@ -16,8 +16,8 @@ from stepguard.scripts.origin import Origin
 from stepguard.scripts.python_reader import follow
 from stepguard.scripts.reader import read
 from stepguard.scripts.rules import Finding, rules
-from stepguard.scripts.scope import Scope
-from stepguard.scripts.shell import Budget, Shell
+from stepguard.scripts.scope import Budget, Scope
+from stepguard.scripts.shell import Shell
 from stepguard.scripts.source import Source, source
 
 _MAX_STATEMENTS = 6000

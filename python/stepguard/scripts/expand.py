@@ -134,8 +134,7 @@ class Expander:
             taints |= counted(taints_of(flat(self.lookup(name, at))))
         for command in part.commands:
             taints |= taints_of(self._shell.output(command.body))
-        if len(part.reads) + len(part.commands) > 1 or True:
-            taints = computed(taints)
+        taints = computed(taints)
         for name in part.sets:
             self._shell.assign(name, (unknown(part.at, taints),))
         return taints
@@ -161,7 +160,7 @@ class Expander:
         value = self._element(part, value)
         if operator == "#" and name != "#":
             return (unknown(at, counted(taints_of(flat(value))), quoted=True),)
-        if operator in _DEFAULTS and part.argument is not None:
+        if operator in _DEFAULTS:
             return self._default(part, value)
         if operator in _ALTERNATIVES:
             given = self.value(part.argument) if part.argument is not None else ()
@@ -207,12 +206,11 @@ class Expander:
         return (unknown(part.at, taints, f"{part.name}[{index}]"),)
 
     def _default(self, part: Parameter, value: Value | Array) -> Value | Array:
-        assert part.argument is not None
         is_set = part.name in self._shell.scope.variables or (part.name.isdigit() and bool(flat(value)))
         known = flat(value)
         if is_set and known and all(piece.text for piece in known):
             return value
-        default = self.value(part.argument)
+        default = self.value(part.argument) if part.argument is not None else ()
         if part.name.isdigit() and self._shell.scope.positional is not None and not known:
             return default
         if is_set and not known and part.operator in (":-", ":="):

@@ -174,6 +174,9 @@ def sbatch(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
         if given.name == GUARD:
             mention(shell, shown_at(given.field), name, texts_of(given.value)[0] if given.value else "")
     _options(shell, line, name, at)
+    for field in line.program[1:] if name == "sbatch" else ():
+        if field.text.startswith("--auto-resume="):
+            mention(shell, shown_at(field), "program", field.text.partition("=")[2])
     from stepguard.scripts import commands
 
     if name == "salloc":

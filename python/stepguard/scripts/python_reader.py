@@ -1,86 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python programs, by Python's own ast: which values come from the job's variables, and what they decide.
 
-Values are followed by name, without regard to order: a name, an attribute, a parameter and a function's result are
-tainted once anything tainted is put into them anywhere. What is started through subprocess and os is read as the shell
-command that it is.
+What is started through subprocess and os is read as the shell command that it is.
 """
 
 from __future__ import annotations
 
 import ast
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepguard.scripts import launching
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.programs import DECIDING
+from stepguard.scripts.python_values import EXECS, STARTS, Names, name_of, string_of
 from stepguard.scripts.values import (
     CLEAN,
-    Field,
-    Piece,
-    Taint,
     Taints,
-    Value,
-    computed,
-    counted,
-    taints_of,
     unknown,
 )
-from stepguard.scripts.variables import RENDEZVOUS, TASK, is_stale_count, is_stale_list
+from stepguard.scripts.variables import RENDEZVOUS
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
 
-_MAX_ROUNDS = 6
 _MAX_NODES = 60_000
-_STARTS = frozenset(
-    ("run", "call", "check_call", "check_output", "Popen", "getoutput", "getstatusoutput", "system", "popen")
-)
-_EXECS = ("exec", "spawn", "posix_spawn")
 _PRINTS = frozenset(("print", "write", "info", "debug", "warning", "error", "log", "writelines", "exception", "dumps"))
-_OPENS = frozenset(("open", "write_text"))
-# Calls whose arguments say where peers are (PyTorch, JAX, Lightning, Ray, Dask, TensorFlow).
-_JOINS = frozenset(
-    (
-        "init_process_group",
-        "initialize",
-        "TCPStore",
-        "Client",
-        "init_distributed",
-        "init",
-        "connect",
-        "create_connection",
-    )
-)
-_DEFAULT_JOIN_NAMES = frozenset(("init_process_group", "TCPStore", "create_connection"))
+# Calls whose first arguments say where peers are (PyTorch, sockets); others have names for them.
+_JOINS = frozenset(("init_process_group", "TCPStore", "create_connection"))
 
 
 @dataclass
 class Result:
+    """`whole`: all of it was read. `printed`: what the program's output comes from."""
+
     whole: bool = True
     printed: Taints = CLEAN
-    is_python: bool = True
-
-
-@dataclass
-class _Names:
-    taints: dict[str, Taints] = field(default_factory=dict)
-    grew: bool = False
-
-    def get(self, name: str) -> Taints:
-        return self.taints.get(name, CLEAN)
-
-    def add(self, name: str, taints: Taints) -> None:
-        if taints:
-            before = self.taints.get(name, CLEAN)
-            known = {(taint.at, taint.is_count, taint.computed) for taint in before}
-            new = frozenset(t for t in taints if (t.at, t.is_count, t.computed) not in known)
-            if new:
-                path = frozenset(t._replace(path=(*t.path, name)[-4:]) for t in new)
-                self.taints[name] = before | path
-                self.grew = True
 
 
 def follow(data: bytes, origin: Origin, shell: Shell) -> Result:
@@ -102,258 +58,69 @@ def follow(data: bytes, origin: Origin, shell: Shell) -> Result:
         return Result(whole=False)
 
 
-class _Program:
-    def __init__(self, data: bytes, nodes: list[ast.AST], origin: Origin, shell: Shell) -> None:
-        self._nodes = nodes
-        self._shell = shell
-        self._origin = origin
-        self._starts = [0]
-        for line in data.split(b"\n"):
-            self._starts.append(self._starts[-1] + len(line) + 1)
-        self._names = _Names()
-        self._functions = {
-            node.name: node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        }
-        self._classes = {
-            node.name: item
-            for node in nodes
-            if isinstance(node, ast.ClassDef)
-            for item in node.body
-            if isinstance(item, ast.FunctionDef) and item.name == "__init__"
-        }
-        self._lists: dict[str, ast.List | ast.Tuple] = {}
-        self._constants: dict[str, str] = {}
-        self._returns = _returns(self._functions)
-
-    # -- values -------------------------------------------------------------------------------------------------------
-
-    def settle(self) -> None:
-        """Finds what every name may hold."""
-        for node in self._nodes:
-            if isinstance(node, (ast.Subscript, ast.Call)):
-                self._read(node)
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                if isinstance(node.value, (ast.List, ast.Tuple)):
-                    self._lists[node.targets[0].id] = node.value
-                elif isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-                    self._constants[node.targets[0].id] = node.value.value
-        for _ in range(_MAX_ROUNDS):
-            self._names.grew = False
-            for node in self._nodes:
-                self._flow(node)
-            if not self._names.grew:
-                break
-
-    def _flow(self, node: ast.AST) -> None:
-        names = self._names
-        if isinstance(node, ast.Assign):
-            taints = self.taints(node.value)
-            for target in node.targets:
-                self._put(target, node.value, taints)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
-            if node.value is not None:
-                self._put(node.target, node.value, self.taints(node.value))
-        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            self._put(node.target, node.iter, self.taints(node.iter))
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            self._put(node.optional_vars, node.context_expr, self.taints(node.context_expr))
-        elif isinstance(node, ast.Call):
-            self._call(node)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            for returned in self._returns.get(node.name, ()):
-                names.add(f"{node.name}()", self.taints(returned))
-
-    def _put(self, target: ast.expr, value: ast.expr, taints: Taints) -> None:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-                for one, other in zip(target.elts, value.elts, strict=True):
-                    self._put(one, other, self.taints(other))
-            else:
-                for one in target.elts:
-                    self._put(one, value, taints)
-        elif isinstance(target, ast.Starred):
-            self._put(target.value, value, taints)
-        elif isinstance(target, ast.Subscript):
-            name = _string(target.slice)
-            if _is_environ(target.value) and name:
-                self._names.add(f"${name}", taints)
-            else:
-                self._put(target.value, value, taints)
-        elif (name := _name(target)) is not None:
-            self._names.add(name, taints)
-
-    def _call(self, node: ast.Call) -> None:
-        called = _name(node.func)
-        if called is None:
-            return
-        function = self._functions.get(called) or self._classes.get(called)
-        if function is not None:
-            parameters = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-            if parameters[:1] == ["self"] or parameters[:1] == ["cls"]:
-                parameters = parameters[1:]
-            for parameter, argument in zip(parameters, node.args, strict=False):
-                self._names.add(parameter, self.taints(argument))
-            for keyword in node.keywords:
-                if keyword.arg:
-                    self._names.add(keyword.arg, self.taints(keyword.value))
-        elif called == "add_argument":
-            flags = [text for argument in node.args if (text := _string(argument))]
-            taints = self._keyword(node, "default")
-            if flags and taints:
-                self._names.add(max(flags, key=len).lstrip("-").replace("-", "_"), taints)
-        elif called in ("append", "extend", "insert", "add", "update") and isinstance(node.func, ast.Attribute):
-            holder = _name(node.func.value)
-            if holder is not None and not _is_environ(node.func.value):
-                for argument in node.args:
-                    self._names.add(holder, self.taints(argument))
-        if (
-            called in ("setdefault", "putenv", "__setitem__")
-            and len(node.args) == 2
-            and (name := _string(node.args[0]))
-        ):
-            self._names.add(f"${name}", self.taints(node.args[1]))
-        if called == "update" and isinstance(node.func, ast.Attribute) and _is_environ(node.func.value):
-            for keyword in node.keywords:
-                if keyword.arg:
-                    self._names.add(f"${keyword.arg}", self.taints(keyword.value))
-            for argument in node.args:
-                if isinstance(argument, ast.Dict):
-                    self._dictionary(argument)
-
-    def _dictionary(self, node: ast.Dict) -> None:
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is not None and (name := _string(key)):
-                self._names.add(f"${name}", self.taints(value))
-
-    def _keyword(self, node: ast.Call, name: str) -> Taints:
-        return next((self.taints(keyword.value) for keyword in node.keywords if keyword.arg == name), CLEAN)
-
-    def taints(self, node: ast.expr) -> Taints:
-        """What an expression comes from."""
-        read = self._read(node)
-        if read is not None:
-            return read
-        if isinstance(node, ast.Name):
-            return self._names.get(node.id)
-        if isinstance(node, ast.Attribute):
-            return self._names.get(node.attr) | self.taints(node.value)
-        if isinstance(node, ast.BinOp):
-            both = self.taints(node.left) | self.taints(node.right)
-            return both if isinstance(node.op, (ast.Add, ast.Mod)) and _is_text(node) else computed(both)
-        if isinstance(node, ast.Call):
-            return self._result(node)
-        if isinstance(node, (ast.Compare, ast.Constant, ast.Lambda)):
-            return CLEAN
-        if isinstance(node, ast.IfExp):
-            return self.taints(node.body) | self.taints(node.orelse)
-        found = CLEAN
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                found |= self.taints(child)
-            elif isinstance(child, ast.comprehension):
-                found |= self.taints(child.iter)
-        return found
-
-    def _result(self, node: ast.Call) -> Taints:
-        called = _name(node.func) or ""
-        if called in self._functions:
-            return self._names.get(f"{called}()")
-        words = self._words(node) if called in _STARTS else None
-        if words is not None:
-            return words[1]
-        found = CLEAN
-        for argument in node.args:
-            found |= self.taints(argument.value if isinstance(argument, ast.Starred) else argument)
-        for keyword in node.keywords:
-            found |= self.taints(keyword.value)
-        if isinstance(node.func, ast.Attribute):
-            found |= self.taints(node.func.value)
-        return counted(found) if called == "len" else found
-
-    def _read(self, node: ast.expr) -> Taints | None:
-        """os.environ["X"], os.environ.get("X"), os.getenv("X")."""
-        name = None
-        if isinstance(node, ast.Subscript) and _is_environ(node.value):
-            name = _string(node.slice)
-        elif isinstance(node, ast.Call):
-            called = _name(node.func)
-            is_get = isinstance(node.func, ast.Attribute) and called in ("get", "pop") and _is_environ(node.func.value)
-            if (is_get or called == "getenv") and node.args:
-                name = _string(node.args[0])
-        if name is None or not name.startswith("SLURM_"):
-            return self._names.get(f"${name}") if name else None
-        if TASK.fullmatch(name):
-            self._shell.job.reads_task_variable = True
-        if f"${name}" in self._names.taints or not (is_stale_list(name) or is_stale_count(name)):
-            return CLEAN
-        return frozenset((Taint(self._at(node), name, is_stale_count(name)),))
-
-    def _at(self, node: ast.AST) -> int:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        return self._origin.at(self._starts[min(line, len(self._starts)) - 1] + column)
-
+class _Program(Names):
     # -- what they decide ---------------------------------------------------------------------------------------------
 
     def judge(self) -> Taints:
         """Notes what decides where something runs; returns what the program prints."""
         printed = CLEAN
-        for node in self._nodes:
+        for node in self.nodes:
             if not isinstance(node, ast.Call):
                 continue
-            called = _name(node.func) or ""
+            called = name_of(node.func) or ""
             if called == "print" or (called == "write" and "stdout" in ast.dump(node.func)):
-                printed |= self._result(node)
-            elif called in _STARTS or called.startswith(_EXECS):
+                printed |= self.result(node)
+            elif called in STARTS or called.startswith(EXECS):
                 self._start(node)
             elif called not in _PRINTS:
                 self._peers(node, called)
-        if any(name.startswith("$") and RENDEZVOUS.fullmatch(name[1:]) for name in self._names.taints):
-            for name, taints in sorted(self._names.taints.items()):
+        if any(name.startswith("$") and RENDEZVOUS.fullmatch(name[1:]) for name in self.held.taints):
+            for name, taints in sorted(self.held.taints.items()):
                 if name.startswith("$") and RENDEZVOUS.fullmatch(name[1:]):
-                    launching.use(self._shell, taints, f"{name[1:]} in os.environ", min(taint.at for taint in taints))
+                    launching.use(self.shell, taints, f"{name[1:]} in os.environ", min(taint.at for taint in taints))
         return printed
 
     def _peers(self, node: ast.Call, called: str) -> None:
-        at = self._at(node)
-        if called in _DEFAULT_JOIN_NAMES:
+        at = self.at(node)
+        if called in _JOINS:
             for argument in node.args:
-                launching.use(self._shell, self.taints(argument), f"{called}()", at)
-        if called in self._functions or called in self._classes or called in ("add_argument", "get", "setdefault"):
+                launching.use(self.shell, self.taints(argument), f"{called}()", at)
+        if called in self.functions or called in self.classes or called in ("add_argument", "get", "setdefault"):
             return
         for keyword in node.keywords:
             if keyword.arg and DECIDING.search(keyword.arg):
-                launching.use(self._shell, self.taints(keyword.value), f"{keyword.arg} of {called}()", at)
+                launching.use(self.shell, self.taints(keyword.value), f"{keyword.arg} of {called}()", at)
 
     def _start(self, node: ast.Call) -> None:
         """A program that is started is read as the command that it is."""
         from stepguard.scripts import commands
 
-        found = self._words(node)
+        found = self.words(node)
         if found is None:
             return
         fields, _, text = found
-        shell = self._shell.child()
-        for name, taints in self._names.taints.items():
+        shell = self.shell.child()
+        for name, taints in self.held.taints.items():
             if name.startswith("$"):
-                shell.scope.variables[name[1:]] = (unknown(self._at(node), taints, name[1:]),)
+                shell.scope.variables[name[1:]] = (unknown(self.at(node), taints, name[1:]),)
                 shell.scope.exported.add(name[1:])
         for path, taints in self._written().items():
-            shell.scope.files[path] = (unknown(self._at(node), taints),)
+            shell.scope.files[path] = (unknown(self.at(node), taints),)
         if text:
             shell.nested(fields[0].pieces, shell)
         elif fields:
-            commands.run(shell, fields, {}, (), self._at(node))
-        self._shell.whole = self._shell.whole and shell.whole
+            commands.run(shell, fields, {}, (), self.at(node))
+        self.shell.whole = self.shell.whole and shell.whole
 
     def _written(self) -> dict[str, Taints]:
         """Files that are written somewhere in the program, with all that is written anywhere: names are few."""
         taints = CLEAN
         paths: list[str] = []
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node, ast.Call):
-                called = _name(node.func)
+                called = name_of(node.func)
                 if called in ("write", "writelines", "write_text", "print"):
-                    taints |= self._result(node)
+                    taints |= self.result(node)
                 elif called == "open":
                     paths += [path for argument in node.args[:1] for path in self._paths(argument)]
                 if called == "write_text" and isinstance(node.func, ast.Attribute):
@@ -361,145 +128,17 @@ class _Program:
         return dict.fromkeys(paths, taints) if taints else {}
 
     def _paths(self, node: ast.expr) -> list[str]:
-        if (text := _string(node)) is not None:
+        if (text := string_of(node)) is not None:
             return [text]
-        if isinstance(node, ast.Name) and node.id in self._constants:
-            return [self._constants[node.id]]
+        if isinstance(node, ast.Name) and node.id in self.constants:
+            return [self.constants[node.id]]
         if isinstance(node, ast.Call) and node.args:
             return self._paths(node.args[0])
         # A parameter: whatever strings the program passes anywhere as arguments.
         return [
             text
-            for call in self._nodes
-            if isinstance(call, ast.Call) and _name(call.func) in self._functions
+            for call in self.nodes
+            if isinstance(call, ast.Call) and name_of(call.func) in self.functions
             for argument in call.args
-            if (text := _string(argument)) is not None
+            if (text := string_of(argument)) is not None
         ]
-
-    def _words(self, node: ast.Call) -> tuple[list[Field], Taints, bool] | None:
-        """(The fields of the command that a call starts, what its output comes from, whether it is a shell's text)."""
-        if not node.args:
-            return None
-        called = _name(node.func) or ""
-        arguments = node.args
-        if called.startswith(_EXECS) and called[-2:] not in ("ve", "vp", "pe") and not called.endswith("v"):
-            fields = [self._field(argument) for argument in arguments[1:]]
-            return fields, CLEAN, False
-        first = arguments[1] if called.startswith(_EXECS) and len(arguments) > 1 else arguments[0]
-        if isinstance(first, ast.Name) and first.id in self._lists:
-            first = self._lists[first.id]
-        if (
-            isinstance(first, ast.Call)
-            and _name(first.func) == "split"
-            and first.args
-            and isinstance(first.func, ast.Attribute)
-        ):
-            first = first.args[0] if _name(first.func.value) == "shlex" else first.func.value
-            return self._text(first)
-        if isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add) and _is_list(first):
-            fields = [self._field(item) for item in _items(first)]
-        elif isinstance(first, (ast.List, ast.Tuple)):
-            fields = [self._field(item) for item in first.elts]
-        else:
-            return self._text(first)
-        return fields, self._output(fields), False
-
-    def _text(self, node: ast.expr) -> tuple[list[Field], Taints, bool]:
-        whole = self._field(node)
-        text = whole.text
-        if "scontrol" in text and "show" in text and re_show_job(text):
-            return [whole], CLEAN, True
-        return [whole], self._inner_output(whole), True
-
-    def _output(self, fields: list[Field]) -> Taints:
-        texts = [item.text for item in fields]
-        if texts[:1] and texts[0].endswith("scontrol") and "hostnames" not in texts and "hostname" not in texts:
-            return CLEAN
-        if texts[:1] and texts[0].endswith("scontrol") and len(texts) == 3:
-            at = fields[0].at
-            return frozenset((Taint(at, "SLURM_JOB_NODELIST", False),))
-        if texts[:1] and texts[0].endswith("stepguard"):
-            return CLEAN
-        if len(texts) > 2 and texts[1] == "-c":
-            return self._inner_output(fields[2])
-        return taints_of(piece for item in fields for piece in item.pieces)
-
-    def _inner_output(self, whole: Field) -> Taints:
-        """What a shell's text prints."""
-        shell = self._shell.child()
-        return taints_of(shell.nested(whole.pieces, shell)) if self._shell.budget.take(1) else CLEAN
-
-    def _field(self, node: ast.expr) -> Field:
-        return Field(tuple(self._pieces(node)) or (Piece("", self._at(node)),))
-
-    def _pieces(self, node: ast.expr) -> Value:
-        at = self._at(node)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return (Piece(node.value, at + 1, False),)
-        if isinstance(node, ast.JoinedStr):
-            found: list[Piece] = []
-            for value in node.values:
-                if isinstance(value, ast.Constant):
-                    found.append(Piece(str(value.value), at + 2 if not found else at, False))
-                else:
-                    found += self._pieces(value)
-            return tuple(found)
-        if isinstance(node, ast.FormattedValue):
-            return self._pieces(node.value)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return (*self._pieces(node.left), *self._pieces(node.right))
-        if isinstance(node, ast.Name) and node.id in self._constants:
-            return (Piece(self._constants[node.id], at, False, CLEAN, (), "", at),)
-        if isinstance(node, ast.Call) and _name(node.func) == "str" and node.args:
-            return self._pieces(node.args[0])
-        return (unknown(at, self.taints(node), ast.dump(node)[:60], quoted=True),)
-
-
-def re_show_job(text: str) -> bool:
-    """Whether the text asks scontrol for the job."""
-    words = text.split()
-    return "job" in words[words.index("show") + 1 : words.index("show") + 2] if "show" in words else False
-
-
-def _returns(functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef]) -> dict[str, list[ast.expr]]:
-    found: dict[str, list[ast.expr]] = {}
-    for name, function in functions.items():
-        found[name] = [
-            node.value
-            for node in ast.walk(function)
-            if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None
-        ]
-    return found
-
-
-def _name(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else None
-
-
-def _string(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def _is_environ(node: ast.expr) -> bool:
-    return _name(node) in ("environ", "env", "environb")
-
-
-def _is_text(node: ast.BinOp) -> bool:
-    sides = (node.left, node.right)
-    return any(isinstance(side, ast.JoinedStr) or _string(side) is not None for side in sides) or any(
-        isinstance(side, ast.BinOp) and _is_text(side) for side in sides
-    )
-
-
-def _is_list(node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp):
-        return _is_list(node.left) or _is_list(node.right)
-    return isinstance(node, (ast.List, ast.Tuple))
-
-
-def _items(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [*_items(node.left), *_items(node.right)]
-    return list(node.elts) if isinstance(node, (ast.List, ast.Tuple)) else [node]

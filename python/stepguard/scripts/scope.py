@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a shell knows at one point of the script: variables, functions, the files that it has written."""
+"""What a shell knows at one point of the script: variables, functions, the files that it has written; and how long it
+may go on."""
 
 from __future__ import annotations
 
@@ -7,6 +8,22 @@ from dataclasses import dataclass, field
 
 from stepguard.scripts.tree import Function
 from stepguard.scripts.values import Array, Field, Value, flat, join
+
+
+class Budget:
+    """How much may still be done for one file; `spent` when it was not enough."""
+
+    def __init__(self, statements: int, nested_bytes: int) -> None:
+        self._statements = statements
+        self._nested_bytes = nested_bytes
+        self.spent = False
+
+    def take(self, statements: int, nested_bytes: int = 0) -> bool:
+        self._statements -= statements
+        self._nested_bytes -= nested_bytes
+        if self._statements < 0 or self._nested_bytes < 0:
+            self.spent = True
+        return not self.spent
 
 
 @dataclass

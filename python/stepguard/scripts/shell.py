@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from stepguard.scripts import commands, setup
+from stepguard.scripts import branching, commands, setup
 from stepguard.scripts.expand import Expander
 from stepguard.scripts.facts import Job, Setup
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.reader import read
-from stepguard.scripts.scope import Scope
+from stepguard.scripts.scope import Budget, Scope
 from stepguard.scripts.tree import (
     Assignment,
     Calculation,
@@ -45,33 +45,14 @@ from stepguard.scripts.values import (
     Value,
     bounded,
     carried,
-    computed,
     flat,
     key_of,
-    taints_of,
     text_of,
-    unknown,
 )
 
 _MAX_PIECES = 4096  # of a file or of what a command prints
 _MAX_DEPTH = 60  # of calls, branches, and scripts within scripts
 _NOTHING: Value = ()
-
-
-class Budget:
-    """How much may still be done for one file; `spent` when it was not enough."""
-
-    def __init__(self, statements: int, nested_bytes: int) -> None:
-        self._statements = statements
-        self._nested_bytes = nested_bytes
-        self.spent = False
-
-    def take(self, statements: int, nested_bytes: int = 0) -> bool:
-        self._statements -= statements
-        self._nested_bytes -= nested_bytes
-        if self._statements < 0 or self._nested_bytes < 0:
-            self.spent = True
-        return not self.spent
 
 
 class Shell:
@@ -89,11 +70,11 @@ class Shell:
         self.inner_jobs: list[Job] = []
         self.called: set[str] = set()
         self._depth = depth
-        self._expander = Expander(self)
-        self._branches = count()
-        self.fields = self._expander.fields
-        self.value = self._expander.value
-        self.lookup = self._expander.lookup
+        self.expander = Expander(self)
+        self.branches = count()
+        self.fields = self.expander.fields
+        self.value = self.expander.value
+        self.lookup = self.expander.lookup
 
     # -- what others ask for ------------------------------------------------------------------------------------------
 
@@ -112,6 +93,10 @@ class Shell:
                 del printed[_MAX_PIECES:]
         self._depth -= 1
         return tuple(printed)
+
+    def step(self, statement: Statement, stdin: Value) -> Value:
+        """Runs one statement; what it prints."""
+        return _RUN[type(statement)](self, statement, stdin)
 
     def output(self, statements: Sequence[Statement]) -> Value:
         """What $(…) becomes."""
@@ -169,7 +154,7 @@ class Shell:
             self._depth + 1,
         )
         shell.guarded_step = self.guarded_step
-        shell.branch, shell.control, shell._branches = self.branch, self.control, self._branches
+        shell.branch, shell.control, shell.branches = self.branch, self.control, self.branches
         shell.inner_jobs, shell.called = self.inner_jobs, self.called
         return shell
 
@@ -288,104 +273,6 @@ class Shell:
             value = _RUN[type(stage)](self, stage, value)
         return value
 
-    def _chain(self, statement: Chain, stdin: Value) -> Value:
-        left = statement.first
-        printed = _RUN[type(left)](self, left, stdin)
-        decides = _is_question(left)
-        for operator, right in statement.rest:
-            if self.scope.ended or not self.budget.take(1):
-                break
-            printed = self._next(right, decides or operator == "||", printed, stdin)
-            decides = decides or _is_question(right)
-        return printed
-
-    def _next(self, right: Statement, decides: bool, printed: Value, stdin: Value) -> Value:
-        """The right side of && or ||; `decides`: whether it may not be reached."""
-        states = [self.scope.copy()]
-        if decides:
-            printed = (*printed, *self._within((next(self._branches), 0), lambda: self.run((right,), stdin)))
-        else:
-            printed = (*printed, *self.run((right,), stdin))
-        if decides or not self.scope.ended:
-            # `cd there && X=1`: taken to succeed.
-            self.scope.become([*states, self.scope.copy()] if decides else [self.scope.copy()])
-        return printed
-
-    def _within(self, place: tuple[int, int], action: Callable[[], Value]) -> Value:
-        before = self.branch
-        self.branch = (*before, place)
-        try:
-            return action()
-        finally:
-            self.branch = before
-
-    def _if(self, statement: If, stdin: Value) -> Value:
-        printed: list[Piece] = []
-        states: list[Scope] = []
-        number = next(self._branches)
-        for arm, (condition, body) in enumerate(statement.branches):
-            printed += self.run(condition, stdin)
-            before = self.scope.copy()
-            printed += self._within((number, arm), lambda body=body: self.run(body, stdin))  # type: ignore[misc]
-            states.append(self.scope.copy())
-            self.scope.become([before])
-        printed += self._within((number, len(states)), lambda: self.run(statement.otherwise, stdin))
-        states.append(self.scope.copy())
-        self.scope.become(states)
-        return tuple(printed)
-
-    def _case(self, statement: Case, stdin: Value) -> Value:
-        self.value(statement.subject)
-        printed: list[Piece] = []
-        before = self.scope.copy()
-        states: list[Scope] = [] if statement.has_default else [before.copy()]
-        number = next(self._branches)
-        for arm, body in enumerate(statement.bodies):
-            printed += self._within((number, arm), lambda body=body: self.run(body, stdin))  # type: ignore[misc]
-            states.append(self.scope.copy())
-            self.scope.become([before.copy()])
-        self.scope.become(states)
-        return tuple(printed)
-
-    def _for(self, statement: For, stdin: Value) -> Value:
-        fields = list(self.scope.positional or ()) if statement.words is None else self.fields(statement.words)
-        before = self.scope.copy()
-        if len(fields) == 1 and not fields[0].maybe:
-            value = fields[0].pieces
-        elif fields and not any(field.taints for field in fields) and len(fields) <= 8:
-            choices = tuple(field.pieces for field in fields)
-            value = (Piece(None, fields[0].at, False, CLEAN, choices),)
-        else:
-            taints = taints_of(piece for field in fields for piece in field.pieces)
-            value = (unknown(fields[0].at if fields else 0, taints, statement.name),)
-        self.assign(statement.name, value)
-        printed = self.run(statement.body, stdin)
-        self.scope.become([before, self.scope.copy()])
-        return printed
-
-    def _loop(self, statement: Loop, stdin: Value) -> Value:
-        control = self.control
-        printed = list(self.run(statement.condition, stdin))
-        self.control = control | self._condition(statement.condition)
-        before = self.scope.copy()
-        printed += self.run(statement.body, stdin)
-        self.scope.become([before, self.scope.copy()])
-        self.control = control
-        return tuple(printed)
-
-    def _condition(self, statements: Sequence[Statement]) -> Taints:
-        """What decides how often a loop runs, and the variables that count it."""
-        taints = CLEAN
-        for statement in statements:
-            if isinstance(statement, Calculation):
-                taints |= self._expander.arithmetic(statement.arithmetic)
-                counters = (*statement.arithmetic.sets, *(name for name, _ in statement.arithmetic.reads))
-                for name in counters if taints else ():
-                    self.assign(name, (unknown(statement.arithmetic.at, taints, name),))
-            elif isinstance(statement, Test):
-                taints |= taints_of(piece for word in statement.words for piece in self.value(word))
-        return computed(taints)
-
     def _group(self, statement: Group, stdin: Value) -> Value:
         if statement.subshell:
             return self.aside(lambda: self.run(statement.body, stdin))
@@ -407,24 +294,8 @@ class Shell:
         return ()
 
     def _calculation(self, statement: Calculation, _: Value) -> Value:
-        self._expander.arithmetic(statement.arithmetic)
+        self.expander.arithmetic(statement.arithmetic)
         return ()
-
-
-def _is_question(statement: Statement) -> bool:
-    """Whether it is there to be answered, not to be done."""
-    if isinstance(statement, (Test, Calculation)):
-        return True
-    if isinstance(statement, Redirected):
-        return _is_question(statement.body)
-    if isinstance(statement, Pipeline):
-        return _is_question(statement.stages[-1])
-    if isinstance(statement, Chain):
-        return any(_is_question(part) for part in (statement.first, *(right for _, right in statement.rest)))
-    if isinstance(statement, Command) and statement.words and statement.words[0].parts:
-        name = getattr(statement.words[0].parts[0], "text", "")
-        return name in ("test", "[", "grep", "egrep", "command", "type", "which", "hash", "diff", "cmp", "false")
-    return False
 
 
 _RUN: dict[type, Callable[[Shell, Statement, Value], Value]] = {
@@ -432,11 +303,11 @@ _RUN: dict[type, Callable[[Shell, Statement, Value], Value]] = {
     Redirected: Shell._redirected,  # type: ignore[dict-item]
     Function: Shell._function,  # type: ignore[dict-item]
     Pipeline: Shell._pipeline,  # type: ignore[dict-item]
-    Chain: Shell._chain,  # type: ignore[dict-item]
-    If: Shell._if,  # type: ignore[dict-item]
-    Case: Shell._case,  # type: ignore[dict-item]
-    For: Shell._for,  # type: ignore[dict-item]
-    Loop: Shell._loop,  # type: ignore[dict-item]
+    Chain: branching.chain,  # type: ignore[dict-item]
+    If: branching.if_,  # type: ignore[dict-item]
+    Case: branching.case,  # type: ignore[dict-item]
+    For: branching.for_,  # type: ignore[dict-item]
+    Loop: branching.loop,  # type: ignore[dict-item]
     Group: Shell._group,  # type: ignore[dict-item]
     Test: Shell._test,  # type: ignore[dict-item]
     Calculation: Shell._calculation,  # type: ignore[dict-item]

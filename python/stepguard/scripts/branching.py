@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that lead several ways: && and ||, if, case, for, while. All are walked, what they leave is joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.scripts.scope import Scope
+from stepguard.scripts.tree import (
+    Calculation,
+    Case,
+    Chain,
+    Command,
+    For,
+    If,
+    Loop,
+    Pipeline,
+    Redirected,
+    Statement,
+    Test,
+)
+from stepguard.scripts.values import CLEAN, Piece, Taints, Value, computed, taints_of, unknown
+
+if TYPE_CHECKING:
+    from stepguard.scripts.shell import Shell
+
+
+def chain(shell: Shell, statement: Chain, stdin: Value) -> Value:
+    left = statement.first
+    printed = shell.step(left, stdin)
+    decides = _is_question(left)
+    for operator, right in statement.rest:
+        if shell.scope.ended or not shell.budget.take(1):
+            break
+        printed = _next(shell, right, decides or operator == "||", printed, stdin)
+        decides = decides or _is_question(right)
+    return printed
+
+
+def _next(shell: Shell, right: Statement, decides: bool, printed: Value, stdin: Value) -> Value:
+    """The right side of && or ||; `decides`: whether it may not be reached."""
+    states = [shell.scope.copy()]
+    if decides:
+        printed = (*printed, *_within(shell, (next(shell.branches), 0), lambda: shell.run((right,), stdin)))
+    else:
+        printed = (*printed, *shell.run((right,), stdin))
+    if decides or not shell.scope.ended:
+        # `cd there && X=1`: taken to succeed.
+        shell.scope.become([*states, shell.scope.copy()] if decides else [shell.scope.copy()])
+    return printed
+
+
+def _within(shell: Shell, place: tuple[int, int], action: Callable[[], Value]) -> Value:
+    before = shell.branch
+    shell.branch = (*before, place)
+    try:
+        return action()
+    finally:
+        shell.branch = before
+
+
+def if_(shell: Shell, statement: If, stdin: Value) -> Value:
+    printed: list[Piece] = []
+    states: list[Scope] = []
+    number = next(shell.branches)
+    for arm, (condition, body) in enumerate(statement.branches):
+        printed += shell.run(condition, stdin)
+        before = shell.scope.copy()
+        printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
+        states.append(shell.scope.copy())
+        shell.scope.become([before])
+    printed += _within(shell, (number, len(states)), lambda: shell.run(statement.otherwise, stdin))
+    states.append(shell.scope.copy())
+    shell.scope.become(states)
+    return tuple(printed)
+
+
+def case(shell: Shell, statement: Case, stdin: Value) -> Value:
+    shell.value(statement.subject)
+    printed: list[Piece] = []
+    before = shell.scope.copy()
+    states: list[Scope] = [] if statement.has_default else [before.copy()]
+    number = next(shell.branches)
+    for arm, body in enumerate(statement.bodies):
+        printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
+        states.append(shell.scope.copy())
+        shell.scope.become([before.copy()])
+    shell.scope.become(states)
+    return tuple(printed)
+
+
+def for_(shell: Shell, statement: For, stdin: Value) -> Value:
+    fields = list(shell.scope.positional or ()) if statement.words is None else shell.fields(statement.words)
+    before = shell.scope.copy()
+    if len(fields) == 1 and not fields[0].maybe:
+        value = fields[0].pieces
+    elif fields and not any(field.taints for field in fields) and len(fields) <= 8:
+        choices = tuple(field.pieces for field in fields)
+        value = (Piece(None, fields[0].at, False, CLEAN, choices),)
+    else:
+        taints = taints_of(piece for field in fields for piece in field.pieces)
+        value = (unknown(fields[0].at if fields else 0, taints, statement.name),)
+    shell.assign(statement.name, value)
+    printed = shell.run(statement.body, stdin)
+    shell.scope.become([before, shell.scope.copy()])
+    return printed
+
+
+def loop(shell: Shell, statement: Loop, stdin: Value) -> Value:
+    control = shell.control
+    printed = list(shell.run(statement.condition, stdin))
+    shell.control = control | _condition(shell, statement.condition)
+    before = shell.scope.copy()
+    printed += shell.run(statement.body, stdin)
+    shell.scope.become([before, shell.scope.copy()])
+    shell.control = control
+    return tuple(printed)
+
+
+def _condition(shell: Shell, statements: Sequence[Statement]) -> Taints:
+    """What decides how often a loop runs, and the variables that count it."""
+    taints = CLEAN
+    for statement in statements:
+        if isinstance(statement, Calculation):
+            taints |= shell.expander.arithmetic(statement.arithmetic)
+            counters = (*statement.arithmetic.sets, *(name for name, _ in statement.arithmetic.reads))
+            for name in counters if taints else ():
+                shell.assign(name, (unknown(statement.arithmetic.at, taints, name),))
+        elif isinstance(statement, Test):
+            taints |= taints_of(piece for word in statement.words for piece in shell.value(word))
+    return computed(taints)
+
+
+def _is_question(statement: Statement) -> bool:
+    """Whether it is there to be answered, not to be done."""
+    if isinstance(statement, (Test, Calculation)):
+        return True
+    if isinstance(statement, Redirected):
+        return _is_question(statement.body)
+    if isinstance(statement, Pipeline):
+        return _is_question(statement.stages[-1])
+    if isinstance(statement, Chain):
+        return any(_is_question(part) for part in (statement.first, *(right for _, right in statement.rest)))
+    if isinstance(statement, Command) and statement.words and statement.words[0].parts:
+        name = getattr(statement.words[0].parts[0], "text", "")
+        return name in ("test", "[", "grep", "egrep", "command", "type", "which", "hash", "diff", "cmp", "false")
+    return False
