@@ -7,14 +7,15 @@ not wholly.
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
+from stepguard.cli.output import tell
 from stepguard.errors import UsageError, reason
+from stepguard.report import screen
 from stepguard.scripts.check import Report, check
 from stepguard.scripts.rules import by_id, rules
 from stepguard.scripts.telling import as_record, explained, told
@@ -49,15 +50,14 @@ def command(
         return _fix(files, write)
     reports, failed = _reports(files)
     if form == "json":
-        click.echo(json.dumps({"schema": 1, "files": [as_record(report) for report in reports]}, indent=1))
+        screen.write_json({"schema": 1, "files": [as_record(report) for report in reports]}, indent=1)
     elif form == "sarif":
         from stepguard.scripts.sarif import document
 
-        click.echo(json.dumps(document(reports), indent=1))
+        screen.write_json(document(reports), indent=1)
     else:
         for report in reports:
-            for line in told(report, with_info):
-                click.echo(line)
+            _show(told(report, with_info))
     return _status(reports, failed)
 
 
@@ -69,7 +69,7 @@ def _reports(files: Sequence[str]) -> tuple[list[Report], bool]:
         try:
             reports.append(check(name, _read(name)))
         except OSError as error:
-            print(f"stepguard: cannot be read: {name}: {reason(error)}", file=sys.stderr)
+            tell(f"cannot be read: {name}: {reason(error)}")
             failed = True
     return reports, failed
 
@@ -84,16 +84,19 @@ def _status(reports: Sequence[Report], failed: bool) -> int:
     return UNREADABLE if failed or any(report.parse != "ok" for report in reports) else CLEAN
 
 
+def _show(lines: Iterable[str]) -> None:
+    page = screen.stdout_screen()
+    screen.write_lines((line if page.utf8 else line.replace("→", "->").replace("…", "...") for line in lines), page)
+
+
 def _explain(name: str) -> int:
     if name == "all":
-        for rule in rules().values():
-            click.echo(f"{rule.id}  {rule.kind:<22}  {rule.title}")
+        _show(f"{rule.id}  {rule.kind:<22}  {rule.title}" for rule in rules().values())
         return CLEAN
     asked = by_id(name)
     if asked is None:
         raise UsageError("no such rule", name, "one of " + ", ".join(rule.id for rule in rules().values()))
-    for line in explained(asked):
-        click.echo(line)
+    _show(explained(asked))
     return CLEAN
 
 
@@ -107,9 +110,13 @@ def _fix(files: Sequence[str], write: bool) -> int:
             after = fixed(name, before)
             if write and after != before and name != "-":
                 _replace(Path(name), after)
-            click.echo(difference(name, before, after), nl=False)
+            changes = difference(name, before, after)
+            if screen.stdout_screen().is_terminal:
+                _show(changes.splitlines())
+            else:  # for patch(1), to the byte
+                screen.write([changes.encode("utf-8", "surrogateescape")])
         except OSError as error:
-            print(f"stepguard: cannot be read or written: {name}: {reason(error)}", file=sys.stderr)
+            tell(f"cannot be read or written: {name}: {reason(error)}")
             failed = True
     return UNREADABLE if failed else CLEAN
 

@@ -64,6 +64,6 @@ def _moved(lines: list[str], late: list[int]) -> list[str]:
 
 def difference(name: str, before: bytes, after: bytes) -> str:
     """What changes, as a unified diff."""
-    one, other = (text.decode("utf-8", "replace").splitlines(keepends=True) for text in (before, after))
+    one, other = (text.decode("utf-8", "surrogateescape").splitlines(keepends=True) for text in (before, after))
     lines = difflib.unified_diff(one, other, f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)

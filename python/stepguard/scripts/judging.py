@@ -175,7 +175,10 @@ def _stale(job: Job, guarded: bool) -> Iterator[Judgement]:
 
 def _path(use: Use) -> str:
     taint = use.taint
-    steps = " → ".join((taint.variable, *dict.fromkeys(taint.path)))
+    names = [taint.variable, *dict.fromkeys(name.lstrip("$") for name in taint.path)]
+    if len(names) > 1 and use.sink.split(",")[0].split(" in ")[0] == names[-1]:
+        names.pop()
+    steps = " → ".join(names)
     return f"{steps} → {use.sink} on line {{line:{use.sink_at}}}: stale after a resume"
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 from stepguard import __version__
@@ -14,7 +15,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def document(reports: Sequence[Report]) -> dict[str, object]:
+def document(reports: Sequence[Report]) -> dict[str, Any]:
     """One run over all files."""
     table = [
         {

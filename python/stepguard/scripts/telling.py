@@ -21,8 +21,10 @@ def told(report: Report, with_info: bool = False) -> Iterator[str]:
     """The report for a person; `with_info`: also what is no fault."""
     name = _printable(report.file)
     shown = [finding for finding in report.findings if with_info or finding.severity != "info"]
+    known: set[str] = set()
     for finding in shown:
-        yield from _finding(name, finding)
+        yield from _finding(name, finding, finding.rule.id not in known)
+        known.add(finding.rule.id)
     hidden = len(report.findings) - len(shown)
     more = f" ({hidden} more with --info)" if hidden else ""
     if report.parse != "ok":
@@ -31,10 +33,11 @@ def told(report: Report, with_info: bool = False) -> Iterator[str]:
         yield f"{name}: clean{more}"
 
 
-def _finding(name: str, finding: Finding) -> Iterator[str]:
+def _finding(name: str, finding: Finding, with_why: bool) -> Iterator[str]:
     yield f"{name}:{finding.line}:{finding.column}: {finding.severity} {finding.rule.id} {_printable(finding.message)}"
     yield f"    {_printable(finding.text.strip())}"
-    yield from textwrap.wrap(finding.rule.why, _WIDTH, initial_indent="    why: ", subsequent_indent="         ")
+    if with_why:
+        yield from textwrap.wrap(finding.rule.why, _WIDTH, initial_indent="    why: ", subsequent_indent="         ")
     yield from textwrap.wrap(
         finding.fix, _WIDTH, initial_indent="    → ", subsequent_indent="      ", break_on_hyphens=False
     )

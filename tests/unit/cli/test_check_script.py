@@ -19,7 +19,7 @@ INFO = "#!/bin/bash\nsrun -w $SLURM_JOB_NODELIST python train.py\n"
 
 
 def run(*words: str, stdin: str = "") -> Result:
-    return CliRunner().invoke(command, words, input=stdin, standalone_mode=False)
+    return CliRunner(env={"LC_ALL": "C.UTF-8"}).invoke(command, words, input=stdin, standalone_mode=False)
 
 
 @pytest.mark.parametrize(
