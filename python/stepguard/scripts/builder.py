@@ -88,7 +88,8 @@ class Builder:
             elif kind != "comment":
                 word = self._words.word(child)
                 if child.start_byte == end and words:
-                    word = Word(words.pop().parts + word.parts, word.at)
+                    before = words.pop()
+                    word = Word(before.parts + word.parts, before.at)
                 words.append(word)
                 at = child.start_byte if at < 0 else at
                 end = child.end_byte

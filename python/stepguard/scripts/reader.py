@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _MAX_REPAIRS = 4
 _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
-_UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:(?=\$)|(?<=\s)\\[<>](?=\s)")
+_UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)")
 # $A/$B/c in one word: tree-sitter-bash 0.25 takes the second "$" for text and ends the word there; not ${A}/${B}/c.
-_BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*)(?=[/.@%+~^?*])")
+_BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d)")
 
 
 class Reading(NamedTuple):
