@@ -14,7 +14,7 @@ from stepguard.scripts.judging import Judgement, is_guarded, judge
 from stepguard.scripts.mentions import gather
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.python_reader import follow
-from stepguard.scripts.reader import read
+from stepguard.scripts.reader import NOTHING, Reading, read
 from stepguard.scripts.rules import Finding, rules
 from stepguard.scripts.scope import Budget, Scope
 from stepguard.scripts.shell import Shell
@@ -73,30 +73,33 @@ def check(name: str, data: bytes) -> Report:
 
 def _follow(text: Source) -> tuple[list[Job], bool, bool]:
     """(The job scripts in the file, whether all of it was read, whether it is a program that a step starts)."""
-    jobs, whole = _walk(text, in_step=False)
+    try:
+        reading = read(text.data) if text.language == "shell" else NOTHING
+    except RecursionError:  # what nests deeper than anybody writes
+        reading = NOTHING._replace(whole=False)
+    jobs, whole = _walk(text, reading, in_step=False)
     first = jobs[0]
     is_entry = first.reads_task_variable and not first.starts_step and not first.directives and text.language != "other"
     if is_entry and len(jobs) == 1:
-        jobs, whole = _walk(text, in_step=True)
+        jobs, whole = _walk(text, reading, in_step=True)
     return jobs, whole, is_entry
 
 
-def _walk(text: Source, in_step: bool) -> tuple[list[Job], bool]:
+def _walk(text: Source, reading: Reading, in_step: bool) -> tuple[list[Job], bool]:
     job = Job()
     job.directives, job.late_directives = directives.read_directives(list(directives.lines_of(text.data)))
     shell = Shell(job, Scope(), Budget(_MAX_STATEMENTS, _MAX_NESTED_BYTES), in_step)
     try:
-        whole = _gather(text, job, shell)
-    except RecursionError:  # what nests deeper than anybody writes
+        whole = _gather(text, reading, job, shell)
+    except RecursionError:
         whole = False
     return [job, *shell.inner_jobs], whole and not shell.budget.spent
 
 
-def _gather(text: Source, job: Job, shell: Shell) -> bool:
+def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
     """Notes what the file does; whether all of it was read."""
     whole = True
     if text.language == "shell":
-        reading = read(text.data)
         job.late_directives = [at for at in job.late_directives if not _is_inside(reading.documents, at)]
         shell.run(reading.statements)
         shell.run_mentioned_functions(text.data)

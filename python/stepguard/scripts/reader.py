@@ -34,6 +34,9 @@ class Reading(NamedTuple):
     documents: tuple[tuple[int, int], ...]
 
 
+NOTHING = Reading((), True, ())
+
+
 @cache
 def _parser() -> Parser:
     import tree_sitter

@@ -54,6 +54,12 @@ class WordReader:
 
     def word(self, node: Node) -> Word:
         """One word."""
+        start, end = node.start_byte, node.end_byte
+        if node.type in ("word", "number", "variable_name") and not node.named_child_count:
+            text = self._text(start, end)
+            if "\\" not in text and not self._cuts(start, end):  # most words
+                at = self._at(start)
+                return Word((Text(text, at, False),), at)
         return Word(_merged(self.parts(node, False)), self._at(node.start_byte))
 
     def document(self, node: Node) -> Word:
