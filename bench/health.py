@@ -37,7 +37,7 @@ _EXPLAINED_LINES, _QUICK_EXPLAINED_LINES = 1_000_000, 50_000
 _NOISE = (
     'audit: type=1400 audit(1780304321.123:{0}): apparmor="ALLOWED" operation="open" profile="/usr/sbin/sssd"',
     "mlx5_core 0000:a1:00.0 ens1f0np0: port module event: module {0}, Cable plugged",
-    "nfs: server 10.0.0.1 not responding, still trying, request {0}",
+    "usb 2-1: USB disconnect, device number {0}",
     "veth{0}: entered promiscuous mode",
     "cgroup: fork rejected by pids controller in /system.slice/slurmstepd.scope/job_{0}",
     "perf: interrupt took too long ({0} > 2500), lowering kernel.perf_event_max_sample_rate to 79000",

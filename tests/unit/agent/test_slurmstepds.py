@@ -88,7 +88,8 @@ def test_an_attempt_whose_slurmstepd_was_killed_is_closed(make_agent: Make) -> N
         wait_until(lambda: agent.is_complete(f"{JOB}.0"))
         (closed,) = (agent.layout.jobs / f"{JOB}.0").glob("*.closed")
         assert wire.decode(closed.read_bytes())["why"] == b"no-slurmstepd"
-        assert sorted(attempt["job_id"] for attempt in agent.status()["attempts"]) == [OTHER_JOB, JOB + 2]
+        # It is complete on the disk a moment before the agent has heard so.
+        wait_until(lambda: sorted(one["job_id"] for one in agent.status()["attempts"]) == [OTHER_JOB, JOB + 2])
 
 
 def test_a_late_note_of_an_attempt_that_is_gone_does_not_stay(make_agent: Make) -> None:
