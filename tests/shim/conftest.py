@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,14 @@ from shim.built import Shim, build
 from shim.compiling import compiled
 from shim.delivering import Place
 from shim.recorder import Node
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sigint_as_at_a_terminal() -> Iterator[None]:
+    """Whatever starts the tests: a shell's background jobs ignore it, and so would all programs that they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session", params=["plain", "sanitized"])
