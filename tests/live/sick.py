@@ -73,6 +73,16 @@ def begin_anew(lab: Cluster, node: str) -> None:
     until(f"the agent of {node} knows its GPUs", lambda: is_probed(lab, node), 60, 0.2)
 
 
+@contextmanager
+def well_node(lab: Cluster, node: str) -> Iterator[Gpus]:
+    """Its GPUs, well, with an agent that knows nothing else; afterwards it is in service again, and idle."""
+    made = gpus_of(lab, node)
+    begin_anew(lab, node)
+    yield made
+    lab.run(["scontrol", "update", f"nodename={node}", "state=resume"], user="root", check=False)
+    lab.wait_idle()
+
+
 def hang(lab: Cluster, node: str) -> None:
     """The ring's rank on a node does nothing any more, as under a GPU that is gone."""
     for pid, command in lab.processes(node).items():

@@ -10,7 +10,7 @@ import pytest
 from guarded import until
 from lab.cluster import Cluster
 from lab.gpus import Gpus
-from sick import begin_anew, gpus_of, health, kernel, sick_lab, slurms_word
+from sick import begin_anew, health, kernel, sick_lab, slurms_word, well_node
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -26,11 +26,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def gpus(lab: Cluster) -> Iterator[Gpus]:
-    made = gpus_of(lab, "n1")
-    begin_anew(lab, "n1")
-    yield made
-    lab.run(["scontrol", "update", "nodename=n1", "state=resume"], user="root", check=False)
-    lab.wait_idle()
+    with well_node(lab, "n1") as made:
+        yield made
 
 
 def by_hand(lab: Cluster, state: str, reason: str) -> None:

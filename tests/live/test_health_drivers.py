@@ -13,7 +13,7 @@ from guarded import await_task, until
 from lab.cluster import Cluster
 from lab.gpus import DRIVER_NOT_LOADED, VERSION_MISMATCH, Gpus
 from recorded import await_state, record_of, submit
-from sick import begin_anew, gpus_of, health, sick_lab, slurms_word
+from sick import health, sick_lab, slurms_word, well_node
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -44,11 +44,8 @@ def lab() -> Iterator[Cluster]:
 
 @pytest.fixture
 def gpus(lab: Cluster) -> Iterator[Gpus]:
-    made = gpus_of(lab, "n1")
-    begin_anew(lab, "n1")
-    yield made
-    lab.run(["scontrol", "update", "nodename=n1", "state=resume"], user="root", check=False)
-    lab.wait_idle()
+    with well_node(lab, "n1") as made:
+        yield made
 
 
 def hooks_took(lab: Cluster, job_id: str) -> dict[str, float]:

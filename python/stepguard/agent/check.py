@@ -12,10 +12,10 @@ from pathlib import Path
 
 from stepguard import named_file
 from stepguard.agent import place, reading
-from stepguard.agent.health.cycle import probe_names
 from stepguard.config import MAX_BYTES, Config, Health
 from stepguard.errors import ConfigError
 from stepguard.health.catalogue import of_site
+from stepguard.health.probes.table import configured
 from stepguard.places import conflicts, parents_problem
 from stepguard.records.spool import SpoolLayout
 
@@ -107,7 +107,7 @@ def _programs() -> Iterator[str]:
 def _health(config: Health) -> Iterator[str]:
     """Names of probes and the site's catalogue, without which the agent does not start."""
     try:
-        probe_names(config)
+        configured(config)
     except ConfigError as error:
         yield str(error)
     try:

@@ -25,7 +25,7 @@ from stepguard.archive.preparation import directory_fault
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.word import Word
 from stepguard.errors import reason
-from stepguard.records.node_state import MalformedState
+from stepguard.records.shape import MalformedRecord
 from stepguard.records.spool import AttemptKey, SpoolLayout, forget
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Archiver:
                 self._word.state("busy", "node.json", backlog=self._due.backlog)
                 self._node_state.store(one, self._archive, cluster, self._ownership)
                 self._taken()
-        except MalformedState as error:
+        except MalformedRecord as error:
             self._tell(f"what is told of this node is left out: node.json in the spool: {error}")
         except OSError as error:
             if self._is_archives(error):

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from stepguard.archive.timeline import Event
 from stepguard.records import wire
 from stepguard.records.health import HealthChange, HealthEvent, HealthRecord
-from stepguard.records.manifest import FindingRecord, MalformedRecord, health_from
+from stepguard.records.manifest import FindingRecord, health_from
+from stepguard.records.shape import MalformedRecord
 
 KIND = "job_health"
 _BAD = ("fail", "warn")

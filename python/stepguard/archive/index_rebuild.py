@@ -38,7 +38,8 @@ from stepguard.archive.layout import FINDINGS, INDEX, MANIFEST, NODES, ClusterLa
 from stepguard.archive.ownership import OWNER_ONLY, Ownership
 from stepguard.archive.plain_files import MANIFEST_MAX_BYTES, read_manifest, read_plain
 from stepguard.errors import reason
-from stepguard.records.manifest import MalformedRecord, node_from
+from stepguard.records.manifest import node_from
+from stepguard.records.shape import MalformedRecord
 
 _FINDINGS_MAX_BYTES = 16 << 20
 _T = TypeVar("_T")

@@ -14,7 +14,8 @@ from stepguard.archive.ownership import Ownership
 from stepguard.archive.plain_files import read_plain
 from stepguard.archive.store import Directory, Writer
 from stepguard.errors import reason
-from stepguard.records.node_state import MAX_BYTES, MalformedState, NodeState, from_json
+from stepguard.records.node_state import MAX_BYTES, NodeState, from_json
+from stepguard.records.shape import MalformedRecord
 
 _SUFFIX = ".json"
 
@@ -43,7 +44,7 @@ class Outgoing:
         self._done: tuple[int, int, int] | None = None
 
     def pending(self) -> Pending | None:
-        """What is not in the archive yet; None for nothing. Raises OSError, and MalformedState once a version."""
+        """What is not in the archive yet; None for nothing. Raises OSError, and MalformedRecord once a version."""
         try:
             status = self._path.stat()
             version = (status.st_ino, status.st_mtime_ns, status.st_size)  # each is a new file that was renamed
@@ -54,7 +55,7 @@ class Outgoing:
             return None
         try:
             return Pending(from_json(content), content, version)
-        except MalformedState:
+        except MalformedRecord:
             self._done = version
             raise
 
@@ -88,7 +89,7 @@ def _told(path: Path) -> Told:
         state = from_json(read_plain(path, MAX_BYTES + 1))
         if state.node != node:
             return Told(path, None, f"of the node {state.node!r}")
-    except MalformedState as error:
+    except MalformedRecord as error:
         return Told(path, None, str(error))
     except OSError as error:
         return Told(path, None, "a link" if path.is_symlink() else reason(error))

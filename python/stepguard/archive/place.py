@@ -19,7 +19,8 @@ from typing import NamedTuple
 from stepguard.archive.layout import MANIFEST, NODES, RecordName, day_of, is_safe_name
 from stepguard.archive.plain_files import MANIFEST_MAX_BYTES
 from stepguard.archive.store import Directory
-from stepguard.records.manifest import MalformedRecord, Manifest, NodeRecord, manifest_from, node_from
+from stepguard.records.manifest import Manifest, NodeRecord, manifest_from, node_from
+from stepguard.records.shape import MalformedRecord
 from stepguard.records.spool import AttemptKey
 
 # Clocks of nodes differ, and a clock may be set by an hour.

@@ -13,7 +13,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from stepguard.records.manifest import MalformedRecord, Manifest, manifest_from
+from stepguard.records.manifest import Manifest, manifest_from
+from stepguard.records.shape import MalformedRecord
 
 MANIFEST_MAX_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20

@@ -29,12 +29,12 @@ from stepguard.errors import StepguardError
 from stepguard.records.manifest import (
     FindingRecord,
     KeptFile,
-    MalformedRecord,
     Manifest,
     Missing,
     NodeRecord,
     node_from,
 )
+from stepguard.records.shape import MalformedRecord
 from stepguard.slurm.hostlist import expand
 
 _PRINTED_ID = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?", re.ASCII)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from stepguard.archive.layout import INDEX, MANIFEST, SCRIPT, ClusterLayout
 from stepguard.archive.plain_files import read_manifest
 from stepguard.archive.sizes import KEPT_KIB, limit_bytes
-from stepguard.records.manifest import MalformedRecord
+from stepguard.records.shape import MalformedRecord
 
 DAY_S = 86400.0
 _BLOCK_BYTES = 512  # what st_blocks counts (stat(2))

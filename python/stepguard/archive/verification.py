@@ -21,7 +21,8 @@ from stepguard.archive.ownership import OWNER_ONLY, Ownership
 from stepguard.archive.plain_files import MANIFEST_MAX_BYTES, digest, manifest_of, read_plain
 from stepguard.archive.sealing import is_intact
 from stepguard.archive.sizes import KEPT, KEPT_KIB, limit_bytes
-from stepguard.records.manifest import KeptFile, MalformedRecord, Manifest, node_from
+from stepguard.records.manifest import KeptFile, Manifest, node_from
+from stepguard.records.shape import MalformedRecord
 
 # What a writer has not renamed yet is its own matter for so long.
 _WRITING_S = 3600.0

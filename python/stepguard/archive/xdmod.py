@@ -20,7 +20,8 @@ from pathlib import Path
 
 from stepguard.archive.layout import MANIFEST, SCRIPT, ClusterLayout, RecordName, day_of
 from stepguard.archive.plain_files import read_manifest, read_plain
-from stepguard.records.manifest import MalformedRecord, Manifest
+from stepguard.records.manifest import Manifest
+from stepguard.records.shape import MalformedRecord
 
 SCRIPT_MAX_BYTES = 64 * 1024 - 1
 DAY_OF = ("start", "end")

@@ -40,12 +40,11 @@ EXIT STATUS:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
     from stepguard import config
-    from stepguard.agent.health.cycle import probe_names
     from stepguard.errors import UsageError
     from stepguard.health.model import worst
     from stepguard.health.probes.document import to_document
     from stepguard.health.probes.settings import Settings
-    from stepguard.health.probes.table import ON_DEMAND, PROBES, entry
+    from stepguard.health.probes.table import ON_DEMAND, PROBES, configured, entry
     from stepguard.health.probing import Probes, probe
     from stepguard.report.screen import stdout_screen, write_json, write_lines
 
@@ -53,7 +52,7 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
         if name not in PROBES:
             raise UsageError(f"no probe {quoted(name)}", "--probe", "there are: " + ", ".join(PROBES))
     settings = config.load()
-    wanted = [*dict.fromkeys(names or probe_names(settings.health)), *(ON_DEMAND if stress else ())]
+    wanted = [*dict.fromkeys(names or configured(settings.health)), *(ON_DEMAND if stress else ())]
     state = _memory(settings)
     with contextlib.closing(Probes()) as probes:
         reports = [

@@ -7,19 +7,14 @@ Times are seconds since 1970 as the node's clock had them. What is not known is 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import types
-import typing
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
+from stepguard.records.health import HealthRecord
+from stepguard.records.shape import MalformedRecord, built, document
 
 SCHEMA = 1
-_MAX_NUMBER = 1e18  # neither NaN nor infinity is below it, and no time or size above
-_Record = TypeVar("_Record")
-_HEALTH_LISTS: dict[str, type] = {"changes": HealthChange, "findings": HealthFinding, "events": HealthEvent}
 
 
 @dataclass
@@ -184,100 +179,21 @@ def to_json(record: Any) -> str:
     return json.dumps(dataclasses.asdict(record), separators=(",", ":"))
 
 
-class MalformedRecord(ValueError):
-    """Not a record of ours, or one of a later schema; the text says why."""
-
-
 def manifest_from(text: str) -> Manifest:
     """A manifest. Raises MalformedRecord: the file belongs to the job's owner, who may write anything into it."""
-    values = _document(text)
-    values["steps"] = [_step(entry) for entry in _list(values, "steps")]
-    files = _mapping(values.get("files", {}))
-    values["files"] = {name: _build(KeptFile, entry) for name, entry in files.items()}
-    values["missing"] = [_build(Missing, entry) for entry in _list(values, "missing")]
-    return _build(Manifest, values)
+    return built(Manifest, document(text, SCHEMA))
 
 
 def node_from(text: str) -> NodeRecord:
     """A node's part. Raises MalformedRecord."""
-    values = _document(text)
-    values["steps"] = [_step(entry) for entry in _list(values, "steps")]
-    values["missing"] = [_build(Missing, entry) for entry in _list(values, "missing")]
-    values["findings"] = [_build(FindingRecord, entry) for entry in _list(values, "findings")]
-    if values.get("health") is not None:
-        values["health"] = _health(values["health"])
-    return _build(NodeRecord, values)
+    return built(NodeRecord, document(text, SCHEMA))
 
 
 def health_from(text: str) -> HealthRecord:
     """What the agent has told of a node's devices. Raises MalformedRecord."""
     try:
-        return _health(json.loads(text))
+        return built(HealthRecord, json.loads(text))
+    except MalformedRecord:
+        raise
     except (ValueError, RecursionError) as error:
         raise MalformedRecord(f"not JSON: {error}") from error
-
-
-def _health(entry: Any) -> HealthRecord:
-    values = dict(_mapping(entry))
-    for name, kind in _HEALTH_LISTS.items():
-        values[name] = [_build(kind, one) for one in _list(values, name)]
-    return _build(HealthRecord, values)
-
-
-def _document(text: str) -> dict[str, Any]:
-    try:
-        values = _mapping(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise MalformedRecord(f"not JSON: {error}") from error
-    if not isinstance(values.get("schema"), int) or values["schema"] > SCHEMA:
-        raise MalformedRecord(f"schema {values.get('schema')!r}, this stepguard knows up to {SCHEMA}")
-    return values
-
-
-def _mapping(values: Any) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise MalformedRecord("not a JSON object")
-    return values
-
-
-def _list(values: dict[str, Any], name: str) -> list[Any]:
-    entries = values.get(name, [])
-    if not isinstance(entries, list):
-        raise MalformedRecord(f"{name} is no list")
-    return entries
-
-
-def _step(entry: Any) -> StepRecord:
-    exits = [_build(Exit, one) for one in _list(_mapping(entry), "exits")]
-    return _build(StepRecord, {**entry, "exits": exits})
-
-
-def _build(kind: type[_Record], values: Any) -> _Record:
-    """Keys that a later release added are left out; of those that are missing the defaults stand."""
-    hints = _types(kind.__name__)
-    known = {name: value for name, value in _mapping(values).items() if name in hints}
-    for name, value in known.items():
-        if not _fits(value, hints[name]):
-            raise MalformedRecord(f"no {kind.__name__}: {name} is of a wrong type")
-    try:
-        return kind(**known)
-    except TypeError as error:
-        raise MalformedRecord(f"no {kind.__name__}: {error}") from error
-
-
-@functools.cache
-def _types(kind: str) -> dict[str, Any]:
-    return typing.get_type_hints(globals()[kind])
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
-    if origin is list:
-        return isinstance(value, list) and all(_fits(one, parts[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_fits(one, parts[1]) for one in value.values())
-    if origin is types.UnionType:
-        return any(_fits(value, part) for part in parts)
-    if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and -_MAX_NUMBER < value < _MAX_NUMBER
-    return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))

@@ -12,7 +12,7 @@ variables.py, programs.py, options.py   what is known of Slurm's variables, of p
 scope.py, expand.py, branching.py, shell.py     follows a script as a shell would run it
 builtins.py, tools.py, commands.py      what commands do to values
 launching.py, setup.py  what is started with which values, what prepares nodes
-python_values.py, python_reader.py, python_inline.py    Python programs, by Python's ast
+python_ast.py, python_values.py, python_reader.py, python_inline.py    Python programs, by Python's ast
 mentions.py             languages that are not followed
 facts.py, judging.py    what was gathered → findings
 check.py                one file, from bytes to a report

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from stepguard.scripts import launching
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.programs import DECIDING
-from stepguard.scripts.python_values import EXECS, STARTS, Names, name_of, string_of
+from stepguard.scripts.python_ast import name_of, string_of
+from stepguard.scripts.python_values import EXECS, STARTS, Names
 from stepguard.scripts.values import (
     CLEAN,
     Taints,

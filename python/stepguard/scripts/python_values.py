@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
+from stepguard.scripts.python_ast import is_environ, is_list, is_text, items_of, name_of, returns_of, string_of
 from stepguard.scripts.values import (
     CLEAN,
     Field,
@@ -82,7 +83,7 @@ class Names:
         self._lists: dict[str, ast.List | ast.Tuple] = {}
         self.constants: dict[str, str] = {}
         self._texts: dict[str, ast.expr] = {}
-        self._returns = _returns(self.functions)
+        self._returns = returns_of(self.functions)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class Names:
             self._put(target.value, value, taints)
         elif isinstance(target, ast.Subscript):
             name = string_of(target.slice)
-            if _is_environ(target.value) and name:
+            if is_environ(target.value) and name:
                 self.held.add(f"${name}", taints)
             else:
                 self._put(target.value, value, taints)
@@ -164,7 +165,7 @@ class Names:
                 self.held.add(max(flags, key=len).lstrip("-").replace("-", "_"), taints)
         elif called in ("append", "extend", "insert", "add", "update") and isinstance(node.func, ast.Attribute):
             holder = name_of(node.func.value)
-            if holder is not None and not _is_environ(node.func.value):
+            if holder is not None and not is_environ(node.func.value):
                 for argument in node.args:
                     self.held.add(holder, self.taints(argument))
         if (
@@ -173,7 +174,7 @@ class Names:
             and (name := string_of(node.args[0]))
         ):
             self.held.add(f"${name}", self.taints(node.args[1]))
-        if called == "update" and isinstance(node.func, ast.Attribute) and _is_environ(node.func.value):
+        if called == "update" and isinstance(node.func, ast.Attribute) and is_environ(node.func.value):
             for keyword in node.keywords:
                 if keyword.arg:
                     self.held.add(f"${keyword.arg}", self.taints(keyword.value))
@@ -200,7 +201,7 @@ class Names:
             return self.held.get(node.attr) | self.taints(node.value)
         if isinstance(node, ast.BinOp):
             both = self.taints(node.left) | self.taints(node.right)
-            return both if isinstance(node.op, (ast.Add, ast.Mod)) and _is_text(node) else computed(both)
+            return both if isinstance(node.op, (ast.Add, ast.Mod)) and is_text(node) else computed(both)
         if isinstance(node, ast.Call):
             return self.result(node)
         if isinstance(node, (ast.Compare, ast.Constant, ast.Lambda)):
@@ -234,11 +235,11 @@ class Names:
     def _read(self, node: ast.expr) -> Taints | None:
         """os.environ["X"], os.environ.get("X"), os.getenv("X")."""
         name = None
-        if isinstance(node, ast.Subscript) and _is_environ(node.value):
+        if isinstance(node, ast.Subscript) and is_environ(node.value):
             name = string_of(node.slice)
         elif isinstance(node, ast.Call):
             called = name_of(node.func)
-            is_get = isinstance(node.func, ast.Attribute) and called in ("get", "pop") and _is_environ(node.func.value)
+            is_get = isinstance(node.func, ast.Attribute) and called in ("get", "pop") and is_environ(node.func.value)
             if (is_get or called == "getenv") and node.args:
                 name = string_of(node.args[0])
         if name is None or not name.startswith("SLURM_"):
@@ -273,8 +274,8 @@ class Names:
         ):
             first = first.args[0] if name_of(first.func.value) == "shlex" else first.func.value
             return self._text(first)
-        if isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add) and _is_list(first):
-            fields = [self.field_of(item) for item in _items(first)]
+        if isinstance(first, ast.BinOp) and isinstance(first.op, ast.Add) and is_list(first):
+            fields = [self.field_of(item) for item in items_of(first)]
         elif isinstance(first, (ast.List, ast.Tuple)):
             fields = [self.field_of(item) for item in first.elts]
         else:
@@ -342,47 +343,3 @@ def _asks_for_the_job(text: str) -> bool:
     """Whether the text asks scontrol for the job."""
     words = text.split()
     return "job" in words[words.index("show") + 1 : words.index("show") + 2] if "show" in words else False
-
-
-def _returns(functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef]) -> dict[str, list[ast.expr]]:
-    found: dict[str, list[ast.expr]] = {}
-    for name, function in functions.items():
-        found[name] = [
-            node.value
-            for node in ast.walk(function)
-            if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None
-        ]
-    return found
-
-
-def name_of(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else None
-
-
-def string_of(node: ast.expr) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-
-
-def _is_environ(node: ast.expr) -> bool:
-    return name_of(node) in ("environ", "env", "environb")
-
-
-def _is_text(node: ast.BinOp) -> bool:
-    sides = (node.left, node.right)
-    return any(isinstance(side, ast.JoinedStr) or string_of(side) is not None for side in sides) or any(
-        isinstance(side, ast.BinOp) and _is_text(side) for side in sides
-    )
-
-
-def _is_list(node: ast.expr) -> bool:
-    if isinstance(node, ast.BinOp):
-        return _is_list(node.left) or _is_list(node.right)
-    return isinstance(node, (ast.List, ast.Tuple))
-
-
-def _items(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [*_items(node.left), *_items(node.right)]
-    return list(node.elts) if isinstance(node, (ast.List, ast.Tuple)) else [node]

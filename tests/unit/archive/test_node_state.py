@@ -151,7 +151,10 @@ def test_garbage_in_the_spool_is_said_once(node: Node) -> None:
     node.spool.node_state.write_text("garbage")
     node.round()
     node.round()
-    assert node.said == ["what is told of this node is left out: node.json in the spool: no JSON"]
+    assert node.said == [
+        "what is told of this node is left out: node.json in the spool: "
+        "not JSON: Expecting value: line 1 column 1 (char 0)"
+    ]
 
 
 def test_odd_files_are_named_and_the_others_read(node: Node) -> None:
@@ -168,9 +171,9 @@ def test_odd_files_are_named_and_the_others_read(node: Node) -> None:
     (node.health / ".n9.json.n9.new").write_text("")
     told = {one.path.name: one.why or one.state for one in told_by(node.layout)}
     assert told.pop("n1.json") == STATE
-    assert told.pop("n7.json") == "of schema 2, and 1 is known here: a newer stepguard wrote it"
+    assert told.pop("n7.json") == "schema 2, this stepguard knows up to 1"
     assert told == {
-        "n2.json": "no JSON",
+        "n2.json": "not JSON: Expecting value: line 1 column 1 (char 0)",
         "n3.json": "a link",
         "n4.json": "not a regular file",
         "n5.json": "not a regular file",

@@ -142,7 +142,7 @@ def test_without_a_manifest(tmp_path: Path) -> None:
         (b"\xff", "codec can't decode"),
         (b"[" * 100_000, ""),
         (b'{"schema":2}', "schema 2"),
-        (b'{"schema":1}', "no Manifest"),
+        (b'{"schema":1}', "cluster: missing, or of another type"),
         (b'{"schema":1,"cluster":"lab","job_id":"12","attempt":0,"steps":{"a":1}}', ""),
         (b'{"schema":1,"cluster":"lab","job_id":"12","attempt":0,"steps":[7]}', ""),
         (b'{"schema":1,"cluster":"lab","job_id":12,"attempt":0}', "job_id"),

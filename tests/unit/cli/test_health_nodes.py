@@ -118,7 +118,7 @@ def test_files_that_cannot_be_read_are_named(archive: Archive) -> None:
     done = archive.run()
     assert done.returncode == 3
     assert done.stderr.splitlines() == [
-        f"stepguard: left out: {health}/n2.json: no JSON",
+        f"stepguard: left out: {health}/n2.json: not JSON: Expecting value: line 1 column 1 (char 0)",
         f"stepguard: left out: {health}/n3.json: a link",
     ]
     assert [one["file"] for one in json.loads(archive.run("--json").stdout)["left_out"]] == [

@@ -76,7 +76,7 @@ def test_no_second_one_while_the_first_lives(gpus: Gpus, probes: Probes) -> None
 
 def test_one_that_is_closed_before_its_end_is_killed(gpus: Gpus) -> None:
     gpus["driver.hangs"] = "*"
-    before = descriptors()
+    before = set(descriptors())
     probes = Probes()
     running = _started(probes)
     assert until(running.said)
@@ -86,7 +86,7 @@ def test_one_that_is_closed_before_its_end_is_killed(gpus: Gpus) -> None:
     assert is_gone(pid)
     probes.close()
     probes.close()
-    assert descriptors() == before
+    assert set(descriptors()) <= before, "what earlier tests left may be collected meanwhile"
 
 
 def test_a_hanging_child_ends_by_itself_where_nobody_kills_it(gpus: Gpus, probes: Probes) -> None:

@@ -219,12 +219,13 @@ def test_nothing_is_left_of_many(scripted: Scripted, probes: Probes) -> None:
     scripted.module("from stepguard.health.model import *\ndef run(settings): return Report('host', Status.OK)")
     assert _await(_start(probes)).status is Status.OK
     server = forkserver()
-    own, its = descriptors(), descriptors(server)
+    own, its = set(descriptors()), descriptors(server)
     for _ in range(200):
         assert _await(_start(probes)).status is Status.OK
     assert forkserver() == server
     assert until(lambda: not children(server)), "no zombie"
-    assert (descriptors(), descriptors(server)) == (own, its)
+    assert set(descriptors()) <= own, "what earlier tests left may be collected meanwhile"
+    assert until(lambda: len(descriptors(server)) <= len(its)), "it closes them just after its word"
     probes.close()
     assert state(server) == "" and children() == []
 

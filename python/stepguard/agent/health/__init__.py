@@ -7,7 +7,7 @@ gpu_events     NVML's event set, in a process that may hang; once: an XID that b
 cycle          the probes, every so often and when they are asked for
 event_log      what kernel and NVML have told of, for the jobs that ran then; job_health: what a record keeps of one
 job_gpus       which GPUs a job has; gpu_count: how many the node has in Slurm
-reaction       what is done to the node in Slurm, and when; by a process of its own
+reaction       what is done to the node in Slurm, and when; asker: the process that asks slurmctld
 offences       which jobs its GPUs have failed; telling: what of all this the cluster is told
 state          what is kept over a restart
 """

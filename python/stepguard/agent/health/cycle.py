@@ -9,14 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from stepguard.config import Health
-from stepguard.errors import ConfigError
 from stepguard.health.model import Report, Status
 from stepguard.health.probes.settings import Settings
 from stepguard.health.probes.table import PROBES
 from stepguard.health.probing import Probes, Running
 
-ALL = "all"
 # Whoever wakes it again and again, a flood of XIDs or of health checks, gets no more than this.
 WAKE_S = 5.0
 # Jobs that begin or end one upon another are told of by one look: a probe starts no more often than this.
@@ -27,16 +24,6 @@ _AFTER_S = 0.01
 _NOTHING_S = 600.0
 
 Told = Callable[[list[Report]], None]
-
-
-def probe_names(config: Health) -> tuple[str, ...]:
-    """The probes that are to run. Raises ConfigError for one that there is not."""
-    if ALL in config.probes:
-        return tuple(PROBES)
-    for name in config.probes:
-        if name not in PROBES:
-            raise ConfigError(f"no probe {name!r}", "[health] probes", f"there are: {ALL}, {', '.join(PROBES)}")
-    return tuple(dict.fromkeys(config.probes))
 
 
 @dataclass

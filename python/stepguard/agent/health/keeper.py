@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any
 
-from stepguard.agent.health.cycle import Cycle, probe_names
+from stepguard.agent.health.cycle import Cycle
 from stepguard.agent.health.event_log import EventLog
 from stepguard.agent.health.gpu_count import GpuCount
 from stepguard.agent.health.gpu_events import XID, GpuEvents
@@ -30,6 +30,7 @@ from stepguard.health.catalogue import of_site, status_of
 from stepguard.health.model import Event, Report, Status
 from stepguard.health.policy import NodeHealth, Rules
 from stepguard.health.probes.settings import Settings
+from stepguard.health.probes.table import configured
 from stepguard.health.resets import Resets
 from stepguard.health.snapshot import Snapshot
 from stepguard.health.verdict import Item, NodeVerdict
@@ -64,7 +65,7 @@ class Keeper:
         self._layout = layout
         self._log = log
         self._catalogue = of_site(config.health.catalogue)
-        self._probes = probe_names(config.health)
+        self._probes = configured(config.health)
         self._file = StateFile(layout.health, storing, log)
         state = self._file.load()
         rules = Rules.of(config.health, lambda source, code: self._catalogue.lookup(source, code), status_of)

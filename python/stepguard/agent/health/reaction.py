@@ -1,33 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done to the node in Slurm for its verdict: when it is time, and by a process of its own, `stepguard health
-react`, for slurmctld may take long to answer."""
+"""What is done to the node in Slurm for its verdict, when it is time (`stepguard health react`)."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import selectors
-import signal
 import socket
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from stepguard.agent.health.asker import Asker
 from stepguard.agent.log import Log
 from stepguard.config import Config
-from stepguard.errors import ProcessError
 from stepguard.health.marking import GATE_S, REASONS, RETRY_S, remembered
 from stepguard.health.model import Status
 from stepguard.health.policy import APART_S
 from stepguard.health.verdict import Item, NodeVerdict
-from stepguard.process import Child, own_command, spawn
 
 # Where slurmctld does not answer.
 _AGAIN_S = 30.0
 # It waits for other agents' claims, and for slurmctld up to [slurm] timeout_s with each question.
 _LIMIT_S = 300.0
-_ANSWER_BYTES = 1 << 16
 
 
 class Reaction:
@@ -38,16 +31,13 @@ class Reaction:
         # A gate without a reaction needs the breaker's leave too.
         is_gate = config.agent.gate and config.health.reaction == "none"
         self._reaction = "gate" if is_gate else config.health.reaction
-        self._selector = selector
         self._log = log
         self._memory: dict[str, int] = {str(key): int(count) for key, count in state.get("memory", {}).items()}
         self._is_marked = bool(state.get("is_marked", False))
         # Mostly the host's name, until a hook has said Slurm's.
         self.node = str(state.get("node", "")) or socket.gethostname().partition(".")[0]
-        self._child: Child | None = None
-        self._answer = -1
+        self._asker = Asker(config, selector, _LIMIT_S, self._told)
         self._verdict: NodeVerdict | None = None
-        self._started_s = 0.0
         self._since_s: float | None = None
         # An earlier agent may have died over it.
         self._is_unsure = True
@@ -88,12 +78,8 @@ class Reaction:
         self._memory = remembered(before, verdict, is_marked=False)
         has_changed = self._has_changed or self._memory != before
         self._has_changed = False
-        if self._child is not None:
-            if now_s - self._started_s > _LIMIT_S:
-                self._kill()
-                self._took({"done": "failed", "text": f"no answer within {_LIMIT_S:g} s"})
-            return has_changed
-        if self._reaction == "none":
+        self._asker.look()
+        if self._asker.is_asking or self._reaction == "none":
             return has_changed
         if not self._is_due(verdict):
             self._since_s = None
@@ -101,13 +87,12 @@ class Reaction:
             self._since_s = now_s
         # Lines of one crash come one after another, and a later one may say more.
         elif now_s - self._since_s >= APART_S and (now_s >= self._not_before_s or self._has_news(verdict)):
-            self._start(verdict, now_s)
+            self._start(verdict)
         return has_changed
 
     def stop(self) -> None:
         """Ends what runs; the next agent takes it up."""
-        if self._child is not None:
-            self._kill()
+        self._asker.stop()
 
     def _is_due(self, verdict: NodeVerdict) -> bool:
         """Whether there is something to do, as far as is known here: slurmctld is not asked for nothing."""
@@ -125,89 +110,51 @@ class Reaction:
         """Whether more has failed than when it was asked last, which a full breaker does not wait for."""
         return not self._is_held and _is_more(_failed(verdict), self._asked_for)
 
-    def _start(self, verdict: NodeVerdict, now_s: float) -> None:
+    def _start(self, verdict: NodeVerdict) -> None:
         asked = {
             "verdict": verdict.as_record(),
             "node": self.node,
             "reaction": self._reaction,
             "memory": self._memory,
         }
-        environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
-        if self._config.path is not None:
-            environment["STEPGUARD_CONFIG"] = str(self._config.path)
-        question = self._answer = -1
-        try:
-            question = _in_memory(json.dumps(asked).encode())
-            self._answer = _in_memory(b"")
-            argv = [*own_command(), "health", "react"]
-            self._child = spawn(argv, env=environment, stdin=question, stdout=self._answer, stderr=2, new_session=True)
-        except (OSError, ProcessError) as error:
-            self._close_answer()
-            self._took({"done": "failed", "text": f"it cannot be started: {error}"})
-            return
-        finally:
-            if question >= 0:
-                os.close(question)
-        self._verdict, self._started_s, self._asked_for = verdict, now_s, _failed(verdict)
-        self._selector.register(self._child.pidfd, selectors.EVENT_READ, lambda _: self._ended())
+        self._verdict, self._asked_for = verdict, _failed(verdict)
+        self._asker.ask(["react"], asked)
 
-    def _ended(self) -> None:
-        assert self._child is not None
-        self._selector.unregister(self._child.pidfd)
-        status = self._child.poll()
-        self._child = None
-        content = os.pread(self._answer, _ANSWER_BYTES, 0)
-        self._close_answer()
+    def _told(self, said: Mapping[str, Any], why: str) -> None:
         try:
-            said = json.loads(content)
-            said = {"done": str(said["done"]), "text": str(said["text"]), "is_marked": bool(said["is_marked"])}
-        except (ValueError, KeyError, TypeError):
-            said = {"done": "failed", "text": f"it ended with status {status}"}
-        self._took(said)
+            self._took(str(said["done"]), str(said["text"]), is_marked=bool(said["is_marked"]))
+        except KeyError:
+            self._took("failed", why or "it does not tell", is_marked=self._is_marked)
 
-    def _took(self, said: dict[str, Any]) -> None:
+    def _took(self, done: str, text: str, *, is_marked: bool) -> None:
         """What came of it."""
-        now_s, done, is_news = time.monotonic(), said["done"], said["text"] != self._last.get("text")
-        self._last = {"done": done, "text": said["text"], "at_s": time.time()}
+        now_s, is_news = time.monotonic(), text != self._last.get("text")
+        self._last = {"done": done, "text": text, "at_s": time.time()}
         self._last_s = now_s
         self._since_s = None
         self._is_held = done in ("failed", "refused")
         if done == "failed":
-            self._log.error(f"no reaction to this node's health, tried again in {_AGAIN_S:g} s: {said['text']}")
+            self._log.error(f"no reaction to this node's health, tried again in {_AGAIN_S:g} s: {text}")
             self._not_before_s = now_s + _AGAIN_S
             return
         self._is_unsure = False
-        was_marked, self._is_marked = self._is_marked, said["is_marked"]
+        was_marked, self._is_marked = self._is_marked, is_marked
         if self._is_marked and self._verdict is not None:
             self._memory = remembered(self._memory, self._verdict, is_marked=True)
         self._has_changed = True
         # What stands in the way, of a mark or of lifting it, may have gone by then.
         self._not_before_s = now_s + (RETRY_S if not self._holds_gate() else GATE_S)
         if done == "refused":
-            self._log.error(f"the circuit breaker holds: {said['text']}; asked again in {RETRY_S:g} s")
+            self._log.error(f"the circuit breaker holds: {text}; asked again in {RETRY_S:g} s")
         elif done == "marked":
-            self._log.error(said["text"])
+            self._log.error(text)
         elif done == "lifted":
-            self._log.warning(said["text"])
+            self._log.warning(text)
         elif was_marked != self._is_marked or (is_news and self._has_failed()):
-            self._log.info(f"nothing is done to {self.node}: {said['text']}")
+            self._log.info(f"nothing is done to {self.node}: {text}")
 
     def _has_failed(self) -> bool:
         return self._verdict is None or self._verdict.status is Status.FAIL
-
-    def _kill(self) -> None:
-        assert self._child is not None
-        self._selector.unregister(self._child.pidfd)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.pid, signal.SIGKILL)
-        self._child.poll()
-        self._child = None
-        self._close_answer()
-
-    def _close_answer(self) -> None:
-        if self._answer >= 0:
-            os.close(self._answer)
-            self._answer = -1
 
 
 def _failed(verdict: NodeVerdict) -> dict[str, int]:
@@ -217,10 +164,3 @@ def _failed(verdict: NodeVerdict) -> dict[str, int]:
 
 def _is_more(counts: Mapping[str, int], before: Mapping[str, int]) -> bool:
     return any(count > before.get(key, 0) for key, count in counts.items())
-
-
-def _in_memory(content: bytes) -> int:
-    """A file in memory with this content, at its beginning."""
-    descriptor = os.memfd_create("react", os.MFD_CLOEXEC)
-    os.pwrite(descriptor, content, 0)
-    return descriptor

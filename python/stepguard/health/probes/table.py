@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from stepguard.errors import ConfigError
 from stepguard.health.probes import pci
+
+if TYPE_CHECKING:
+    from stepguard.config import Health
+
+ALL = "all"
 
 
 class Entry(NamedTuple):
@@ -65,3 +71,13 @@ ON_DEMAND = {"stress": Entry("stepguard.health.probes.stress", 3600.0)}
 def entry(name: str) -> Entry:
     """Raises KeyError when there is no such probe."""
     return ON_DEMAND[name] if name in ON_DEMAND else PROBES[name]
+
+
+def configured(config: Health) -> tuple[str, ...]:
+    """The probes that are to run. Raises ConfigError for one that there is not."""
+    if ALL in config.probes:
+        return tuple(PROBES)
+    for name in config.probes:
+        if name not in PROBES:
+            raise ConfigError(f"no probe {name!r}", "[health] probes", f"there are: {ALL}, {', '.join(PROBES)}")
+    return tuple(dict.fromkeys(config.probes))

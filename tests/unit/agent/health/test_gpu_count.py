@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stepguard.agent.health import gpu_count
+from stepguard.agent.health import asker, gpu_count
 from stepguard.agent.health.gpu_count import GpuCount
 from stepguard.config import Config
 from unit.agent.health.conftest import Loop
@@ -38,7 +38,7 @@ class Asking:
 
     def until_asked(self, times: int, node: str = "n1") -> None:
         """And answered."""
-        self.loop.until(lambda: len(self.asked) == times and self.count._child is None, lambda: self.look(node))
+        self.loop.until(lambda: len(self.asked) == times and not self.count._asker.is_asking, lambda: self.look(node))
         self.look(node)
 
     def for_a_while(self) -> None:
@@ -52,7 +52,7 @@ def make(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Iterato
     program = tmp_path / "ask"
     program.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\ncat {tmp_path}/answer\n')
     program.chmod(0o755)
-    monkeypatch.setattr(gpu_count, "own_command", lambda: [str(program)])
+    monkeypatch.setattr(asker, "own_command", lambda: [str(program)])
     made: list[Asking] = []
 
     def build(**more: Any) -> Asking:
@@ -111,12 +111,12 @@ def test_a_process_that_hangs_or_says_nothing(make: Callable[..., Asking], tmp_p
     asking = make(state={"expected": 8})
     (tmp_path / "answer").write_text("Traceback")
     asking.until_asked(1)
-    assert (asking.count.expected, "it does not tell" in asking.loop.said()) == (8, True)
+    assert (asking.count.expected, "it ended with status 0" in asking.loop.said()) == (8, True)
 
 
 def test_one_that_does_not_end_is_killed(make: Callable[..., Asking], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_count, "_LIMIT_S", 0.2)
-    monkeypatch.setattr(gpu_count, "own_command", lambda: ["sh", "-c", "sleep 600"])
+    monkeypatch.setattr(asker, "own_command", lambda: ["sh", "-c", "sleep 600"])
     asking = make(state={"expected": 8})
     asking.loop.until(lambda: "no answer within 0.2 s" in asking.loop.said(), asking.look)
-    assert asking.count._child is None
+    assert not asking.count._asker.is_asking

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from stepguard.agent.health import asker
 from stepguard.agent.health import reaction as reactions
 from stepguard.agent.health.reaction import Reaction
 from stepguard.config import Agent, Config, Health
@@ -49,7 +50,7 @@ class Reacting:
 
     def until_asked(self, count: int) -> None:
         """And answered."""
-        self.loop.until(lambda: len(self.asked) == count and self.reaction._child is None, self.look)
+        self.loop.until(lambda: len(self.asked) == count and not self.reaction._asker.is_asking, self.look)
 
     def for_a_while(self) -> None:
         for _ in range(5):
@@ -62,7 +63,7 @@ def make(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Iterato
     program = tmp_path / "react"
     program.write_text(f"#!/bin/sh\ncat >> {tmp_path}/asked\necho >> {tmp_path}/asked\ncat {tmp_path}/answer\n")
     program.chmod(0o755)
-    monkeypatch.setattr(reactions, "own_command", lambda: [str(program)])
+    monkeypatch.setattr(asker, "own_command", lambda: [str(program)])
     monkeypatch.setattr(reactions, "APART_S", 0.1)
     made: list[Reacting] = []
 
