@@ -26,7 +26,7 @@ from stepguard.scripts.tree import (
     Test,
     Word,
 )
-from stepguard.scripts.words import WordReader
+from stepguard.scripts.words import WordReader, without_tabs
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -173,16 +173,18 @@ class Builder:
 
     def _redirects(self, node: Node) -> Iterator[Redirect]:
         if node.type == "heredoc_redirect":
-            quoted = False
+            quoted = strips = False
             for child in node.children:
-                if child.type == "heredoc_start":
+                if child.type == "<<-":
+                    strips = True
+                elif child.type == "heredoc_start":
                     quoted = any(mark in self._data[child.start_byte : child.end_byte] for mark in b"'\"\\")
                 elif child.type == "heredoc_end" and (child.is_missing or child.start_byte == child.end_byte):
                     self.too_deep = True
                 elif child.type == "heredoc_body":
                     self.documents.append((self._at(child.start_byte), self._at(child.end_byte - 1) + 1))
                     body = self._words.raw(child.start_byte, child.end_byte) if quoted else self._words.document(child)
-                    yield Redirect("<<", body)
+                    yield Redirect("<<", without_tabs(body) if strips else body)
             return
         if node.type == "herestring_redirect":
             yield Redirect("<<<", self._words.word(node.children[-1]))

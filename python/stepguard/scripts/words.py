@@ -20,6 +20,7 @@ _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r'\\(\n|[$`"\\])')
 _ESCAPED_IN_DOCUMENT = re.compile(r"\\(\n|[$`\\])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _MAX_DEPTH = 40  # of ${A:-${B:-…}}
 _LENGTH_OR_INDIRECT = ("#", "!")
 
@@ -204,3 +205,22 @@ class WordReader:
                 waiting.extend(child.children)
         reads.reverse()
         return Arithmetic(tuple(reads), tuple(sets), tuple(commands), self._at(node.start_byte), quoted)
+
+
+def without_tabs(document: Word) -> Word:
+    """A here-document as <<- gives it: without the tabs at the beginnings of its lines."""
+    parts: list[Part] = []
+    begins_line = True
+    for part in document.parts:
+        if not isinstance(part, Text):
+            parts.append(part)
+            begins_line = False
+            continue
+        at = part.at
+        for line in _LINE.findall(part.text):
+            kept = line.lstrip("\t") if begins_line else line
+            if kept:
+                parts.append(Text(kept, at + len(line) - len(kept), part.quoted))
+            at += len(line.encode("utf-8", "surrogateescape"))
+            begins_line = line.endswith("\n")
+    return Word(tuple(parts), document.at)

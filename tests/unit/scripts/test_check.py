@@ -89,3 +89,8 @@ def test_user_guide_lists_the_rules() -> None:
     text = (Path(__file__).parents[3] / "docs/user-guide.md").read_text(encoding="utf-8")
     for rule in rules().values():
         assert f"| {rule.id} {rule.kind} |" in text
+
+
+def test_a_document_without_the_tabs_of_its_lines() -> None:
+    script = b"#!/bin/bash\nsbatch <<-EOF\n\t#!/bin/bash\n\t\t#SBATCH -J $1 --auto-resume=1\n\tsrun x\n\tEOF\n"
+    assert kinds(check("a.sh", script)) == [("misplaced-auto-resume", 4), ("not-exclusive", 4)]
