@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples for administrators are true: every key, with its default, and no parameter that Slurm does not have."""
+"""The examples are true: every key, with its default, no parameter that Slurm does not have, and clean scripts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from stepguard.agent.check import local_problems
 from stepguard.config import Agent, Archive, Config, Health, Resume, Slurm, parse
+from stepguard.scripts.check import check_file
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "slurm-conf-examples"
@@ -57,6 +58,16 @@ def test_defaults_of_our_own_are_cited_as_they_are(path: Path) -> None:
     text = " ".join(line.lstrip("# ") for line in path.read_text().splitlines())
     for key, seconds in re.findall(r"(\w+) \(stepguard\.toml, (\d+) s", text):
         assert getattr(Resume(), key) == float(seconds)
+
+
+@pytest.mark.parametrize("name", ["torchrun-job.sh", "torchrun-node.sh"])
+def test_the_example_for_users_is_clean_and_in_their_guide(name: str) -> None:
+    path = EXAMPLES / name
+    report = check_file(str(path))
+    assert (report.parse, report.findings) == ("ok", ())
+    assert [step.conditional for step in report.guarded_steps] == ([False] if name == "torchrun-job.sh" else [])
+    told = path.read_text().replace("# SPDX-License-Identifier: Apache-2.0\n", "")
+    assert f"```bash\n{told}```" in (REPOSITORY / "docs/user-guide.md").read_text()
 
 
 def test_the_operator_guide_names_every_example() -> None:
