@@ -16,5 +16,6 @@ python_ast.py, python_values.py, python_reader.py, python_inline.py    Python pr
 mentions.py             languages that are not followed
 facts.py, judging.py    what was gathered → findings
 check.py                one file, from bytes to a report
-telling.py, sarif.py, fixing.py         reports for people and tools, and changes that need no thought
+telling.py, sarif.py    reports for people and for tools
+changes.py, fixing.py   changes that need no thought
 """

@@ -57,7 +57,7 @@ def check(name: str, data: bytes) -> Report:
     text = source(name, data)
     if text.language == "none":
         return Report(name, "not-a-script")
-    jobs, whole, is_entry = _follow(text)
+    jobs, whole, is_entry = jobs_of(text)
     judgements = [judgement for job in jobs for judgement in judge(job, is_entry and job is jobs[0])]
     steps = sorted(
         {
@@ -71,7 +71,7 @@ def check(name: str, data: bytes) -> Report:
     return Report(name, parse, tuple(GuardedStep(*step) for step in steps), _findings(text, judgements))
 
 
-def _follow(text: Source) -> tuple[list[Job], bool, bool]:
+def jobs_of(text: Source) -> tuple[list[Job], bool, bool]:
     """(The job scripts in the file, whether all of it was read, whether it is a program that a step starts)."""
     try:
         reading = read(text.data) if text.language == "shell" else NOTHING

@@ -11,7 +11,7 @@ from functools import cached_property
 # What is read of a file; a longer one is read in part. slurmctld takes 4 MiB (max_script_size), most of it data then.
 MAX_BYTES = 128 * 1024
 _SHEBANG = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?(?:[ \t]+(\S+))?")
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _SHELLS = re.compile(r"(?:r?ba|z|k|m?k|pdk|da|a)?sh(?:-?[\d.]+)?|ksh93|busybox")
 _NAMES = {
     "py": "python", "sh": "shell", "bash": "shell", "sbatch": "shell", "slurm": "shell", "zsh": "shell", "ksh": "shell",
@@ -62,7 +62,7 @@ def source(name: str, data: bytes) -> Source:
         data = data[: data.rfind(b"\n", 0, MAX_BYTES) + 1 or MAX_BYTES]
         if has_nul:
             return Source(name, data, "none", cut)
-    data = data.removeprefix(_BOM).replace(b"\r\n", b"\n")
+    data = data.removeprefix(BOM).replace(b"\r\n", b"\n")
     language = _language(name, data)
     if language == "shell" and not _is_utf8(data):
         # The grammar knows UTF-8 alone. One byte for one, so that offsets stay.

@@ -9,6 +9,7 @@ import pytest
 
 from stepguard.scripts.check import Report, check
 from stepguard.scripts.rules import by_id, rules
+from stepguard.scripts.telling import explained
 
 HEAD = b"#!/bin/bash\n#SBATCH --nodes=3 --exclusive\n"
 STALE = b"srun --auto-resume=1 -w $SLURM_JOB_NODELIST x"
@@ -85,10 +86,15 @@ def test_rules_are_complete() -> None:
         assert by_id(rule.id) == by_id(rule.kind) == rule
 
 
-def test_user_guide_lists_the_rules() -> None:
-    text = (Path(__file__).parents[3] / "docs/user-guide.md").read_text(encoding="utf-8")
+def test_documents_tell_the_rules() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    guide = (docs / "user-guide.md").read_text(encoding="utf-8")
+    page = "".join(
+        "\n".join([f"\n## {rule.id} {rule.kind}\n\n```", *explained(rule), "```\n"]) for rule in rules().values()
+    )
+    assert (docs / "check-script.md").read_text(encoding="utf-8").partition("\n## ")[2] == page.removeprefix("\n## ")
     for rule in rules().values():
-        assert f"| {rule.id} {rule.kind} |" in text
+        assert f"| [{rule.id}](check-script.md#{rule.id.lower()}-{rule.kind}) {rule.kind} |" in guide
 
 
 def test_a_document_without_the_tabs_of_its_lines() -> None:
