@@ -10,6 +10,7 @@ job       what they say of the job
 fold      messages → a node's part, and on the lead node the manifest
 late      what arrives after the record was finished, put into it
 contents  script, environment, output and the like, redacted and as they are stored
+script_check  what there is to say about the script, found by a process of its own
 store     directories and files that survive a power cut and lead nobody astray
 record    one attempt from the spool into the archive
 archiver  the loop over all of them; preparation: what it needs of the configuration, and what is wrong with it

@@ -22,6 +22,7 @@ from stepguard.archive.due import SET_ASIDE_TRIES, Due, Seen
 from stepguard.archive.local_cluster import UNKNOWN, Names
 from stepguard.archive.node_state import Outgoing
 from stepguard.archive.preparation import directory_fault
+from stepguard.archive.script_check import ScriptCheck
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.word import Word
 from stepguard.errors import reason
@@ -68,6 +69,7 @@ class Archiver:
         self._redactor = redactor
         self._ownership = ownership
         self._tell = tell
+        self._script_check = ScriptCheck(tell)
         self._due = Due(layout)
         self._word = Word(layout.archiver_word, self._not_in_spool)
         self._names = Names(layout.root / "here.json")
@@ -151,7 +153,7 @@ class Archiver:
 
     def _write(self, key: AttemptKey, spool: Spooled) -> bool:
         """False where nothing tells yet whose record it belongs to."""
-        prepared = record.prepare(key, spool, self._redactor, self._names.here)
+        prepared = self._prepared(key, spool)
         if prepared.tells_names:
             try:
                 self._names.told(prepared.folded.node.node, prepared.folded.cluster)
@@ -162,13 +164,16 @@ class Archiver:
                 whose = lone_epilog.ended(candidates, prepared.folded, self._archive, self._ownership)
                 if whose is None and self._due.wait(key) < lone_epilog.PATIENCE_S:
                     return False
-                prepared = record.prepare(whose or candidates.before, spool, self._redactor, self._names.here)
+                prepared = self._prepared(whose or candidates.before, spool)
             record.write(prepared, self._archive, self._ownership, self._tell)
         except OSError as error:
             if self._is_archives(error):
                 raise _TakesNothingError(reason(error)) from error
             raise
         return True
+
+    def _prepared(self, key: AttemptKey, spool: Spooled) -> record.Prepared:
+        return record.prepare(key, spool, self._redactor, self._names.here, self._script_check)
 
     def _is_archives(self, error: OSError) -> bool:
         if isinstance(error, FileNotFoundError):

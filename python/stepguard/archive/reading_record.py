@@ -32,6 +32,7 @@ from stepguard.records.manifest import (
     Manifest,
     Missing,
     NodeRecord,
+    ScriptFinding,
     node_from,
 )
 from stepguard.records.shape import MalformedRecord
@@ -112,6 +113,11 @@ class Record:
         told += [finding for part in self.nodes for finding in part.findings]
         once = {(one.code, one.text, one.node, one.step_id, one.about): one for one in reversed(told) if one}
         return sorted(once.values(), key=lambda one: one.time_s or 0.0)
+
+    @property
+    def script_findings(self) -> list[ScriptFinding]:
+        """What check-script says about the script, in the order of its lines."""
+        return self.manifest.script_findings if self.manifest else []
 
     @cached_property
     def resumes(self) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from stepguard.records.spool import AttemptKey
 if TYPE_CHECKING:
     from stepguard.archive.ownership import Ownership
     from stepguard.archive.redaction import Redactor
+    from stepguard.archive.script_check import ScriptCheck
 
 _OUTPUTS = ("stdout", "stderr")
 _RESUMES = "resumes"
@@ -56,8 +57,10 @@ class Prepared(NamedTuple):
         return self.folded.uid or 0
 
 
-def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> Prepared:
-    """Folds and redacts."""
+def prepare(
+    key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here, script_check: ScriptCheck | None = None
+) -> Prepared:
+    """Folds and redacts, and has the redacted script checked."""
     folded = fold(spool.messages, key, here.node, spool.is_complete)
     folded.node.missing += spool.damaged
     tells_names = bool(folded.cluster)
@@ -71,6 +74,8 @@ def prepare(key: AttemptKey, spool: Spooled, redactor: Redactor, here: Here) -> 
         manifest.missing += spool.damaged
         found = _contents(manifest, spool, batch, redactor, known)
         manifest.files = {name: content.kept for name, content in found.items()}
+        if script_check is not None and "script" in found:
+            script_check.add_findings(manifest, found["script"].stored)
         told = folded.told._replace(outputs=_raw_outputs(spool))
         manifest.outcome, manifest.outcome_why = outcome_of(manifest, told)
     scrub(folded, redactor, known)
@@ -164,21 +169,18 @@ def _write_lead(cluster: Directory, record: Directory, prepared: Prepared) -> Ma
     there = place.manifest_in(record)
     if manifest is None or (there is not None and _is_anothers(there, manifest)):
         return None
-    findings = prepared.folded.node.findings if prepared.over else []
     stored = {name: content for name, content in prepared.contents.items() if content.stored is not None}
-    if findings:
-        stored["findings"] = _lines(findings)
-        manifest.files["findings"] = stored["findings"].kept
     if there is not None and there.state != "running" and there.lead_node == manifest.lead_node:
         if not prepared.over:
             return None  # something late, and more of it may come
-        had = {name for name, file in there.files.items() if file.name} - {"findings"}
+        had = {name for name, file in there.files.items() if file.name}
         stored = {name: content for name, content in stored.items() if name not in had}
         manifest = late.complete_manifest(there, manifest)
-        if findings:
-            manifest.files["findings"] = stored["findings"].kept
     elif there is not None and there.state == "running" and prepared.over and not prepared.folded.begins:
         late.take_over(manifest, there)
+    if findings := [*manifest.script_findings, *(prepared.folded.node.findings if prepared.over else [])]:
+        stored["findings"] = _lines(findings)
+        manifest.files["findings"] = stored["findings"].kept
     for content in stored.values():
         _write_content(cluster, record, content, prepared.uid)
     record.write(MANIFEST, sealed(to_json(manifest)), prepared.uid)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepguard.archive.fold import Folded
 from stepguard.records.health import HealthChange, HealthEvent, HealthFinding, HealthRecord
-from stepguard.records.manifest import FindingRecord, KeptFile, Manifest, NodeRecord, StepRecord
+from stepguard.records.manifest import FindingRecord, KeptFile, Manifest, NodeRecord, ScriptFinding, StepRecord
 
 if TYPE_CHECKING:
     from stepguard.archive.redaction import Redactor
@@ -21,6 +21,7 @@ _NOT_TEXT: dict[type, frozenset[str]] = {
     NodeRecord: frozenset({"node", "job_id", "state", "boot_id"}),
     StepRecord: frozenset({"step_id", "state"}),
     FindingRecord: frozenset({"node", "step_id"}),
+    ScriptFinding: frozenset({"rule", "kind", "severity"}),
     KeptFile: frozenset({"name", "what", "sha256"}),
     HealthRecord: frozenset({"status", "action", "gpus", "not_known"}),
     HealthChange: frozenset({"kind", "device", "what", "before", "after", "status"}),

@@ -24,6 +24,7 @@ _VERBS = {
     "jobs": ("stepguard.cli.jobs", "The jobs that there are records of."),
     "node": ("stepguard.cli.node", "Mark nodes for replacement or a reboot; resume them."),
     "nodes": ("stepguard.cli.nodes", "The job's real nodes now."),
+    "read-script": ("stepguard.cli.read_script", ""),
     "supervise": ("stepguard.cli.supervise", "Run a guarded step (what srun --auto-resume=1 becomes)."),
 }
 

@@ -80,7 +80,8 @@ class Missing:
 
 @dataclass
 class FindingRecord:
-    """One line of findings.jsonl. `code` is a stable word, `about` what it is about (a node, a step, a variable)."""
+    """What was found on a node: a line of findings.jsonl that has `code`, a stable word. `about` is what it is about (a
+    node, a step, a variable)."""
 
     code: str
     text: str
@@ -88,6 +89,22 @@ class FindingRecord:
     node: str = ""
     step_id: str = ""
     about: str = ""
+
+
+@dataclass
+class ScriptFinding:
+    """What check-script says about the job's script as it stands in the record; in findings.jsonl a line that has
+    `rule`. `line` and `column` count from 1; `message` says what, `fix` what to write instead.
+    """
+
+    rule: str
+    kind: str
+    severity: str
+    line: int
+    column: int
+    message: str
+    fix: str
+    schema: int = SCHEMA
 
 
 @dataclass
@@ -123,6 +140,7 @@ class Manifest:
 
     `exit_status` and `exit_signal` are those that Slurm gives the job, or those of the batch script where Slurm ended
     the job; `derived_exit_status` is the worst of its steps. `argv` are the arguments of the batch script.
+    `script_findings` stand in findings.jsonl too.
     """
 
     cluster: str
@@ -161,6 +179,7 @@ class Manifest:
     outcome: str = ""
     outcome_why: str = ""
     argv: list[str] = field(default_factory=list)
+    script_findings: list[ScriptFinding] = field(default_factory=list)
     last_heard_s: float | None = None
     schema: int = SCHEMA
 

@@ -15,7 +15,7 @@ from stepguard.scripts.mentions import gather
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.python_reader import follow
 from stepguard.scripts.reader import NOTHING, Reading, read
-from stepguard.scripts.rules import Finding, rules
+from stepguard.scripts.rules import SEVERITIES, Finding, rules
 from stepguard.scripts.scope import Budget, Scope
 from stepguard.scripts.shell import Shell
 from stepguard.scripts.source import Source, source
@@ -24,7 +24,6 @@ _MAX_STATEMENTS = 6000
 _MAX_NESTED_BYTES = 128 * 1024
 _IGNORE = re.compile(r"#\s*stepguard:\s*ignore(?:\[([\w, -]*)\])?")
 _PLACE = re.compile(r"\{line:(\d+)\}")
-_SEVERITIES = ("error", "warning", "info")
 
 
 class GuardedStep(NamedTuple):
@@ -130,7 +129,7 @@ def _findings(text: Source, judgements: list[Judgement]) -> tuple[Finding, ...]:
         message = _PLACE.sub(lambda found: str(text.place(int(found[1]))[0]), judgement.message)
         finding = Finding(rule, judgement.severity, line, column, message, judgement.fix or rule.instead, shown)
         before = kept.get((line, rule.kind))
-        if before is None or _SEVERITIES.index(finding.severity) < _SEVERITIES.index(before.severity):
+        if before is None or SEVERITIES.index(finding.severity) < SEVERITIES.index(before.severity):
             kept[line, rule.kind] = finding
     return tuple(sorted(kept.values(), key=lambda finding: (finding.line, finding.column, finding.rule.id)))
 

@@ -8,6 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+SEVERITIES = ("error", "warning", "info")
+"""The worst first."""
+
 
 class Rule(NamedTuple):
     """One rule; rules.toml says what each of these is."""
