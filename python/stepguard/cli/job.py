@@ -205,9 +205,18 @@ def _as_json(record: Record) -> dict[str, Any]:
         "manifest": dataclasses.asdict(manifest) if manifest else None,
         "nodes": [dataclasses.asdict(part) for part in record.nodes],
         "findings": [dataclasses.asdict(one) for one in record.findings],
+        "script_findings": _script_findings(record),
         "resumes": record.resumes,
         "missing": [dataclasses.asdict(one) for one in missing_of(record)],
     }
+
+
+def _script_findings(record: Record) -> list[dict[str, Any]]:
+    """Each with what `happened`, "" where nothing did."""
+    from stepguard.report.script_findings import happenings
+
+    happened = {id(one.finding): one.text for one in happenings(record)}
+    return [{**dataclasses.asdict(one), "happened": happened.get(id(one), "")} for one in record.script_findings]
 
 
 def _name(record: Record) -> dict[str, Any]:

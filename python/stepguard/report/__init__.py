@@ -9,6 +9,7 @@ steps      the steps of a record, put together from what each node saw
 lacks      what a record lacks
 ended      how a job ended
 resumes    the journal of auto-resume in sentences
+script_findings  what check-script says about the script, and what came true
 timeline   all that has a time, in order
 job_page   a job's record
 lists      many jobs, and the nodes of one

@@ -16,6 +16,7 @@ from stepguard.report.health import looked_at, unseen_nodes
 from stepguard.report.lacks import missing_of
 from stepguard.report.layout import INDENT, labelled, section, table, wrapped
 from stepguard.report.screen import Screen
+from stepguard.report.script_findings import happenings, in_the_script
 from stepguard.report.steps import Step, ending, how, steps_of
 from stepguard.report.times import between, duration, moment, size, zone
 from stepguard.slurm import hostlist
@@ -41,6 +42,8 @@ def job_page(record: Record, attempts: Sequence[Record], screen: Screen) -> Iter
     script, outputs = _script(record, screen), [(name, _output(record, name, screen)) for name in ("stdout", "stderr")]
     yield from _title(record, attempts, screen)
     yield from section("Findings", _findings(record, screen), screen)
+    printing = f"stepguard job {job_id_arguments(record)} script"
+    yield from section("In the script", in_the_script(record, printing, screen), screen)
     yield from section("How it ended", ended(record, steps, screen), screen)
     yield from section("What ran", [*script, *_steps(record, steps, screen)], screen)
     yield from section("Where", _where(record, screen), screen)
@@ -75,11 +78,13 @@ def _title(record: Record, attempts: Sequence[Record], screen: Screen) -> Iterat
 
 
 def _findings(record: Record, screen: Screen) -> Iterator[str]:
-    for one in record.findings[:_FINDINGS]:
+    found = [f"{one.finding.kind}: {one.text}" for one in happenings(record)]
+    for one in record.findings:
         where = " ".join([*([f"step {one.step_id}"] if one.step_id else []), *([one.node] if one.node else [])])
-        text = f"{one.code}: {one.text}" + (f" ({where})" if where else "")
+        found.append(f"{one.code}: {one.text}" + (f" ({where})" if where else ""))
+    for text in found[:_FINDINGS]:
         yield from wrapped(screen.text(_short(text)), INDENT, screen)
-    yield from _more(len(record.findings) - _FINDINGS, record)
+    yield from _more(len(found) - _FINDINGS, record)
 
 
 def _script(record: Record, screen: Screen) -> list[str]:

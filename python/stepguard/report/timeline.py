@@ -10,6 +10,7 @@ from stepguard.archive.outcome import BY_SLURM, ENDED
 from stepguard.archive.reading_record import Record
 from stepguard.report import resumes
 from stepguard.report.screen import Screen
+from stepguard.report.script_findings import happenings
 from stepguard.report.steps import Step, ending, how, steps_of
 from stepguard.report.times import between, duration, moment
 
@@ -27,6 +28,11 @@ def moments(record: Record) -> list[Moment]:
     for step in steps_of(record):
         found += _of_step(step)
     found += [Moment(one.time_s, f"finding {one.code}: {one.text}") for one in record.findings if one.time_s]
+    found += [
+        Moment(one.time_s, f"finding {one.finding.kind}: {one.text}")
+        for one in happenings(record)
+        if one.time_s is not None
+    ]
     found += [
         Moment(time_s, f"auto-resume: {resumes.sentence(event)}")
         for event in record.resumes

@@ -132,6 +132,7 @@ def test_json(environment: dict[str, str]) -> None:
         "manifest",
         "nodes",
         "findings",
+        "script_findings",
         "resumes",
         "missing",
     ]
