@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from guarded import new_job, until
 from lab.cluster import Cluster
 from lab.roots import PREFIX
-from recorded import recording_lab, submit
+from recorded import Record, recording_lab, submit
 from stepguard.resume.resized import content
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -57,7 +58,12 @@ def run_job(lab: Cluster, *lines: str) -> tuple[str, list[str], list[dict[str, A
 
 
 def findings_of(lab: Cluster, job_id: str) -> list[dict[str, Any]]:
-    """The findings as the owner reads them, once the batch host has told the ends of the job and of all steps."""
+    """The findings that nodes made."""
+    return list(record_shown(lab, job_id)["findings"])
+
+
+def record_shown(lab: Cluster, job_id: str) -> dict[str, Any]:
+    """The record as the owner reads it, once the batch host has told the ends of the job and of all steps."""
 
     def read() -> Any:
         done = lab.run([f"{PREFIX}/bin/stepguard", "job", job_id, "--json"], check=False)
@@ -69,7 +75,7 @@ def findings_of(lab: Cluster, job_id: str) -> list[dict[str, Any]]:
                 return record
         return None
 
-    return list(until(f"the record of job {job_id}", read, 180, 0.2)["findings"])
+    return dict(until(f"the record of job {job_id}", read, 180, 0.2))
 
 
 def ours(lines: list[str]) -> list[str]:
@@ -117,3 +123,25 @@ def test_a_plain_step_after_a_resume_is_told(lab: Cluster) -> None:
     assert ours(lines) == [line]
     assert [one["text"] for one in findings] == [line]
     assert lines.count("1 n[1,3] n[1,3] 2") == 1
+
+
+def test_what_a_script_was_warned_of_comes_true_when_a_node_dies(lab: Cluster) -> None:
+    job = new_job(lab)
+    head = 'export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | tail -n1)'
+    job.submit(f"{head}\nsrun --auto-resume=1 -N2 -n2 {job.ring(20)}", "-w", "n[1-3]", "-N3", "--exclusive")
+    job.await_steps(5)
+    lab.power_off("n2")
+    job.await_steps(3, attempt=1, within_s=60)
+    shown = record_shown(lab, job.id)
+    kept = Record(Path(shown["directories"][0]))
+    line = kept.script.decode().splitlines().index(head) + 1
+    told = (
+        f"line {line} used the node list of attempt 0: when attempt 1 began, "
+        "SLURM_JOB_NODELIST still named n2, which was lost"
+    )
+    assert [one["happened"] for one in shown["script_findings"] if one["line"] == line] == [told]
+    found = [one for one in kept.lines("findings.jsonl") if one.get("line") == line]
+    assert [(one["kind"], one["severity"]) for one in found] == [("stale-nodelist", "error")]
+    page = lab.run([f"{PREFIX}/bin/stepguard", "job", job.id]).stdout
+    assert f"\nFindings\n  stale-nodelist: {told}\n" in page
+    assert f"\nIn the script\n  line {line}: error SG201: SLURM_JOB_NODELIST" in page
