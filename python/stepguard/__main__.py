@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `stepguard` command.
 
-`supervise` and `watch` run beside every guarded step, and `agent` as long as its node is up, so they are reached
-without click (20 ms of import, 5 MiB).
+`supervise` and `watch` run beside every guarded step, `agent` as long as its node is up, and `check-script` in editors
+and hooks, so they are reached without click (20 ms of import, 5 MiB).
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ def _run(verb: str) -> int:
         from stepguard.cli.agent import main as agent
 
         return agent(sys.argv[2:])
+    if verb == "check-script":
+        from stepguard.cli.check_files import main as check_files
+
+        status = check_files(sys.argv[2:])
+        if status is not None:
+            return status
     from stepguard.cli.group import main as cli
 
     return cli()

@@ -7,20 +7,17 @@ not wholly.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from stepguard.cli.check_files import CLEAN, UNREADABLE, check_files, read, show
 from stepguard.cli.output import tell
 from stepguard.errors import UsageError, reason
 from stepguard.report import screen
-from stepguard.scripts.check import Report, check
 from stepguard.scripts.rules import by_id, rules
-from stepguard.scripts.telling import as_record, explained, told
-
-CLEAN, FOUND, UNREADABLE = 0, 1, 2
+from stepguard.scripts.telling import explained
 
 
 @click.command(short_help="Read job scripts: is --auto-resume where it works, are node lists fresh?")
@@ -48,55 +45,17 @@ def command(
         raise UsageError("--write without --fix", "check-script", "give both, or neither")
     if fix:
         return _fix(files, write)
-    reports, failed = _reports(files)
-    if form == "json":
-        screen.write_json({"schema": 1, "files": [as_record(report) for report in reports]}, indent=1)
-    elif form == "sarif":
-        from stepguard.scripts.sarif import document
-
-        screen.write_json(document(reports), indent=1)
-    else:
-        for report in reports:
-            _show(told(report, with_info))
-    return _status(reports, failed)
-
-
-def _reports(files: Sequence[str]) -> tuple[list[Report], bool]:
-    """(What was found, whether a file could not be read)."""
-    reports: list[Report] = []
-    failed = False
-    for name in files:
-        try:
-            reports.append(check(name, _read(name)))
-        except OSError as error:
-            tell(f"cannot be read: {name}: {reason(error)}")
-            failed = True
-    return reports, failed
-
-
-def _read(name: str) -> bytes:
-    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-
-
-def _status(reports: Sequence[Report], failed: bool) -> int:
-    if any(report.failed for report in reports):
-        return FOUND
-    return UNREADABLE if failed or any(report.parse != "ok" for report in reports) else CLEAN
-
-
-def _show(lines: Iterable[str]) -> None:
-    page = screen.stdout_screen()
-    screen.write_lines((line if page.utf8 else line.replace("→", "->").replace("…", "...") for line in lines), page)
+    return check_files(files, form, with_info)
 
 
 def _explain(name: str) -> int:
     if name == "all":
-        _show(f"{rule.id}  {rule.kind:<22}  {rule.title}" for rule in rules().values())
+        show(f"{rule.id}  {rule.kind:<22}  {rule.title}" for rule in rules().values())
         return CLEAN
     asked = by_id(name)
     if asked is None:
         raise UsageError("no such rule", name, "one of " + ", ".join(rule.id for rule in rules().values()))
-    _show(explained(asked))
+    show(explained(asked))
     return CLEAN
 
 
@@ -106,13 +65,13 @@ def _fix(files: Sequence[str], write: bool) -> int:
     failed = False
     for name in files:
         try:
-            before = _read(name)
+            before = read(name)
             after = fixed(name, before)
             if write and after != before and name != "-":
                 _replace(Path(name), after)
             changes = difference(name, before, after)
             if screen.stdout_screen().is_terminal:
-                _show(changes.splitlines())
+                show(changes.splitlines())
             else:  # for patch(1), to the byte
                 screen.write([changes.encode("utf-8", "surrogateescape")])
         except OSError as error:

@@ -4,11 +4,8 @@ process decides (cli/output.py)."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -59,6 +56,8 @@ def stdout_screen() -> Screen:
     utf8 = "utf8" in locale.lower().replace("-", "")
     if sys.stdout is None or not sys.stdout.isatty():
         return Screen(utf8=utf8)
+    import shutil
+
     width = max(shutil.get_terminal_size().columns, _MIN_WIDTH)
     return Screen(width, os.environ.get("TERM", "dumb") != "dumb", utf8)
 
@@ -97,6 +96,8 @@ def write_lines(lines: Iterable[str], screen: Screen) -> None:
 
 def write_json(document: Mapping[str, Any], indent: int | None = None) -> None:
     """Writes one document, in ASCII."""
+    import json
+
     write([json.dumps(document, indent=indent).encode("ascii") + b"\n"])
 
 
@@ -107,6 +108,8 @@ def _shown(line: str, screen: Screen) -> bytes:
 
 
 def _char_columns(char: str) -> int:
+    import unicodedata
+
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from io import FileIO
 from typing import NamedTuple
 
 from stepguard.scripts import directives, launching
@@ -13,7 +13,6 @@ from stepguard.scripts.facts import Job
 from stepguard.scripts.judging import Judgement, is_guarded, judge
 from stepguard.scripts.mentions import gather
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.python_reader import follow
 from stepguard.scripts.reader import NOTHING, Reading, read
 from stepguard.scripts.rules import SEVERITIES, Finding, rules
 from stepguard.scripts.scope import Budget, Scope
@@ -48,7 +47,8 @@ class Report:
 
 def check_file(path: str) -> Report:
     """Checks a file. Raises OSError when it cannot be read."""
-    return check(path, Path(path).read_bytes())
+    with FileIO(path) as file:
+        return check(path, file.readall())
 
 
 def check(name: str, data: bytes) -> Report:
@@ -108,6 +108,8 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
     elif text.language == "other":
         gather(directives.lines_of(text.data), job)
     elif text.language == "python":
+        from stepguard.scripts.python_reader import follow
+
         whole = follow(text.data, Origin(), shell).whole and shell.whole
     return whole
 
@@ -119,7 +121,7 @@ def _is_inside(spans: tuple[tuple[int, int], ...], at: int) -> bool:
 def _findings(text: Source, judgements: list[Judgement]) -> tuple[Finding, ...]:
     """One finding of a kind a line, the worst, in the order of lines; without what the line says is to be ignored."""
     kept: dict[tuple[int, str], Finding] = {}
-    table = rules()
+    table = rules() if judgements else {}
     for judgement in judgements:
         line, column = text.place(judgement.at)
         shown = text.line(line)

@@ -1,16 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of programs by their names: which only print, which start others elsewhere, which wrap others."""
+"""What is known of programs by their names: which only print, which start others elsewhere, which wrap others.
+
+Sources: their manuals; the launchers of PyTorch, DeepSpeed, Ray, Dask, Horovod, Accelerate, Open MPI, MPICH, Intel MPI,
+MVAPICH, PRRTE, pdsh, ClusterShell, parallel-ssh, GNU parallel.
+"""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from importlib.resources import files
 
-_TABLE = tomllib.loads(files("stepguard.scripts").joinpath("programs.toml").read_text(encoding="utf-8"))
-HARMLESS = frozenset(_TABLE["harmless"])
-LAUNCHERS = frozenset(_TABLE["launchers"])
-INTERPRETERS = frozenset(_TABLE["interpreters"])
+# They print or look, or act on this host alone: nothing that they are told decides where something runs.
+HARMLESS = frozenset(
+    (".", ":", "[", "alias", "awk", "basename", "bc", "break", "cat", "cd", "chmod", "chown", "clear", "column",
+     "conda", "continue", "cp", "curl", "cut", "date", "df", "dig", "dirname", "dmesg", "du", "echo", "egrep",
+     "env", "exit", "export", "expr", "false", "fgrep", "file", "find", "free", "getconf", "getent", "grep",
+     "hash", "head", "host", "hostname", "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill", "less",
+     "let", "ln", "logger", "ls", "lscpu", "lsmod", "lspci", "mail", "mapfile", "md5sum", "mkdir", "mktemp", "ml",
+     "module", "more", "mv", "nl", "nproc", "nslookup", "numfmt", "nvidia-smi", "od", "paste", "pgrep", "ping",
+     "pip", "pkill", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readarray", "readlink",
+     "realpath", "return", "rev", "rm", "rmdir", "rocm-smi", "sacct", "sacctmgr", "scancel", "sed", "seq", "set",
+     "sha256sum", "shift", "shopt", "shuf", "sinfo", "sleep", "sort", "source", "split", "sprio", "squeue",
+     "sstat", "stat", "stty", "tac", "tail", "tee", "test", "touch", "tput", "tr", "trap", "true", "type",
+     "ulimit", "umask", "unalias", "uname", "uniq", "unset", "uptime", "wait", "wc", "wget", "which", "who", "xxd",
+     "yes")
+)  # fmt: skip
+
+# They start something elsewhere, or tell something elsewhere how it finds its peers.
+LAUNCHERS = frozenset(
+    ("accelerate", "aprun", "bpsh", "charmrun", "clush", "colossalai", "composer", "dask-scheduler", "dask-ssh",
+     "dask-worker", "deepspeed", "dsh", "fabric", "horovodrun", "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun",
+     "lightning", "mpdboot", "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun", "mpirun_rsh", "orterun",
+     "parallel", "parallel-scp", "parallel-ssh", "pdcp", "pdsh", "pnuke", "prrte", "prsync", "prterun", "prun",
+     "pscp", "pssh", "ray", "rpdcp", "rsh", "rsync", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh",
+     "torchrun", "torchx")
+)  # fmt: skip
+
+# They tell nothing about which work a command line is; what they run does.
+INTERPRETERS = frozenset(
+    ("accelerate", "apptainer", "bash", "deepspeed", "env", "exec", "nsys", "numactl", "python", "python2",
+     "python3", "sh", "singularity", "time", "torchrun", "zsh")
+)  # fmt: skip
 
 SHELLS = frozenset(("bash", "sh", "zsh", "ksh", "dash"))
 

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 SEVERITIES = ("error", "warning", "info")
@@ -39,6 +37,9 @@ class Finding(NamedTuple):
 @cache
 def rules() -> dict[str, Rule]:
     """All rules, by kind."""
+    import tomllib
+    from importlib.resources import files
+
     table = tomllib.loads(files("stepguard.scripts").joinpath("rules.toml").read_text(encoding="utf-8"))
     return {entry["kind"]: Rule(**entry) for entry in table["rule"]}
 

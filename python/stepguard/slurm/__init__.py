@@ -11,8 +11,11 @@ environment      the SLURM_* variables of the next attempt
 
 from __future__ import annotations
 
-from stepguard.config import Slurm
-from stepguard.slurm.protocol import SlurmClient
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # host lists and options are read without a client
+    from stepguard.config import Slurm
+    from stepguard.slurm.protocol import SlurmClient
 
 
 def connect(config: Slurm) -> SlurmClient:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from stepguard.cli import check_files
 from stepguard.cli.check_script import command
 
 CLEAN = "#!/bin/bash\n#SBATCH --exclusive\nsrun --auto-resume=1 python train.py\n"
@@ -104,3 +105,30 @@ def test_no_parser_is_loaded_by_other_verbs() -> None:
     code = "import sys; from stepguard.cli.group import group; group(['--version'], standalone_mode=False)\n"
     code += "assert not [name for name in sys.modules if 'tree_sitter' in name or 'stepguard.scripts' in name]"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("words", [["a"], ["--json", "--info", "a", "a"], ["a", "--sarif", "none"], ["none"]])
+def test_without_click_it_is_the_same(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    Path("a").write_text(STALE)
+    by_click = run(*words)
+    assert check_files.main(words) == by_click.return_value
+    assert (captured := capsys.readouterr()).out == by_click.stdout
+    assert captured.err == by_click.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--fix", "a"], ["--explain", "all"], ["-h"], ["--", "a"], ["--nothing", "a"]])
+def test_click_reads_all_other_words(words: list[str]) -> None:
+    assert check_files.main(words) is None
+
+
+def test_a_clean_file_takes_few_imports(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(CLEAN)
+    code = "import sys; sys.argv[1:] = ['check-script', 'a']\nfrom stepguard.__main__ import main; assert main() == 0\n"
+    code += "assert not sys.modules.keys() & {'ast', 'click', 'json', 'tomllib', 'stepguard.config'} - loaded"
+    # What the interpreter and dataclasses import is no choice of ours.
+    head = "import dataclasses, sys; loaded = set(sys.modules)\n"
+    subprocess.run([sys.executable, "-c", head + code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
