@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import agent, environment, health, hooks, instructions, recovery, scale, start, wall
+from bench import agent, environment, health, hooks, instructions, recovery, scale, scripts, start, wall
 from bench.site import REPOSITORY, Site
 from bench.table import Row, table
 from lab import LabError
@@ -28,6 +28,7 @@ _PARTS = {
     "hooks": hooks.measure,
     "agent": agent.measure,
     "health": health.measure,
+    "scripts": scripts.measure,
 }
 # Minutes long: only where the command line names it.
 _LONG_PARTS = {"requeue": recovery.measure_requeue}

@@ -33,6 +33,7 @@ class Budget:
 _DESIGN = "design, section 7: "
 _SPLICE = "issue 3 (splice), "
 _HEALTH = "issue 5 (health), "
+_SCRIPTS = "reading job scripts, Speed: "
 
 SRUN_INSTRUCTIONS = Budget(60_000, True, _DESIGN + "srun without the option")
 SBATCH_INSTRUCTIONS = Budget(120_000, True, _DESIGN + "sbatch without the option")
@@ -51,3 +52,5 @@ AGENT_IDLE_PERCENT = Budget(
 )
 SNAPSHOT_MS = Budget(100, False, _HEALTH + "Speed: 8-GPU snapshot")
 LINES_LOST = Budget(0, False, _HEALTH + "Must hold: 1,000 kernel lines a second: nothing lost")
+CHECKED_SCRIPT_MS = Budget(5, False, _SCRIPTS + "a script in one process, median over the corpus")
+CHECK_SCRIPT_MS = Budget(150, False, _SCRIPTS + "check-script of one file from the shell")
