@@ -14,6 +14,7 @@ import os
 import selectors
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from stepguard.agent import answers, reading
@@ -170,8 +171,9 @@ class Agent:
             self._intake.adopt(note, self._notes)
 
     def _take(self, connection: Connection, content: bytes) -> None:
-        """One whole message of a client. The broad catch of a request: it must not end the agent."""
-        try:
+        """One whole message of a client."""
+
+        def take() -> None:
             fields = wire.decode(content)
             message = read(fields)
             if message.kind == "health_check" and connection.uid == 0:
@@ -183,6 +185,13 @@ class Agent:
                 self._answer(connection, message)
             else:
                 self._keep(connection, message, fields, content)
+
+        self._guard(connection, take)
+
+    def _guard(self, connection: Connection, act: Callable[[], None]) -> None:
+        """The broad catch of a request: it must not end the agent."""
+        try:
+            act()
         except MalformedMessage as error:
             self._server.refuse(connection, str(error))
         except OSError as error:
@@ -201,24 +210,29 @@ class Agent:
             self._server.refuse(connection, why)
             return
 
+        is_prolog, has_gate = message.kind == "prolog", self._config.agent.gate
+
+        def look() -> None:
+            if is_prolog and not has_gate:
+                self._begin(attempt.key, message, fields)
+            self._devices.look_at(attempt)
+
         def kept(error: OSError | None) -> None:
             if error is not None:
                 self._server.refuse(connection, f"spool: {error.strerror}")
             else:
                 self._server.answer(connection, b"ok\n")
+            self._guard(connection, look)  # now that nobody waits
 
         def failed(_error: OSError | None) -> None:
             line = f"fail {verdict}".encode(errors="replace")[: wire.REPLY_MAX_BYTES - 1]
             self._server.answer(connection, line.replace(b"\n", b" ") + b"\n")
 
-        is_prolog, has_gate = message.kind == "prolog", self._config.agent.gate
         verdict = self._gate(message, fields) if is_prolog and has_gate else ""
         attempt = self._intake.keep(connection.uid, message, fields, content, nobody_waits if verdict else kept)
         if verdict:
             self._intake.find(attempt, answers.GATE, f"no job may start here: {verdict}", self._boot_id, failed)
-        if is_prolog and not has_gate:  # while it is written
-            self._begin(attempt.key, message, fields)
-        self._devices.look_at(attempt)
+            self._guard(connection, look)
 
     def _gate(self, message: Message, fields: dict[str, bytes]) -> str:
         """Why the job whose prolog this is may not start here; "" when it may."""

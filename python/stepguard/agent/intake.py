@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages: who may send which, which attempt each belongs to, and that it is on disk before anybody hears "ok"."""
+"""Messages: who may send which, which attempt each belongs to, and that it is in the spool before anybody hears ok."""
 
 from __future__ import annotations
 
@@ -80,7 +80,11 @@ class Intake:
         content: bytes,
         kept: Callable[[OSError | None], None],
     ) -> Attempt:
-        """Brings a message into the spool that was not refused, then calls `kept`. Returns what it was added to."""
+        """Brings a message into the spool that was not refused. Returns what it was added to.
+
+        `kept` is called once, when the message would outlive this agent, or cannot be stored. What the disk does not
+        take after that is kept in memory and tried again.
+        """
         lesser = wire.encode(without_content(fields)) if message.kind == "batch" else b""
         if lesser and not self._usage.takes_content(len(content)):
             content, lesser = lesser, b""
@@ -180,11 +184,11 @@ class Intake:
                 self.attempts.close(attempt)
 
     def _is_torn(self, path: Path) -> bool:
-        """Whether a power cut has left a part of a message, which is deleted: nobody was told "ok" for it."""
+        """Whether a power cut has left a part of a message, which is deleted."""
         try:
             if not wire.is_torn(path):
                 return False
-            self._log.warning(f"{path} was cut short by a power cut, before anybody was told that it is kept: deleted")
+            self._log.warning(f"{path} was cut short by a power cut: deleted")
             path.unlink()
         except OSError as error:
             self._log.error(f"{path} cannot be looked at: {error.strerror}", "torn")
@@ -242,21 +246,26 @@ class Intake:
     def _put(self, unstored: _Unstored, kept: Callable[[OSError | None], None], lesser: bytes = b"") -> None:
         """`lesser` is stored in its place where the disk does not take it."""
         attempt, message, name, content = unstored
+        told = kept
+
+        def written() -> None:
+            nonlocal told
+            told = nobody_waits
+            kept(None)
 
         def stored(error: OSError | None) -> None:
             self._usage.settle(attempt.key, len(content), error is None)
             if lesser and error is not None:
                 self.counters["dropped_content"] += 1
-                self._put(unstored._replace(content=lesser), kept)
-            elif error is not None and self._waits(unstored, error):
-                kept(error)
+                self._put(unstored._replace(content=lesser), told)
             else:
-                self._stored(attempt, message, error)
-                kept(error)
+                if error is None or not self._waits(unstored, error):
+                    self._stored(attempt, message, error)
+                told(error)
 
         self._usage.reserve(len(content))
         directory = self._layout.attempt(attempt.key)
-        job = Job(directory, name, content, stored, is_vital=not lesser, is_new=True)
+        job = Job(directory, name, content, stored, is_vital=not lesser, is_new=True, written=written)
         self._storing.put(job, is_urgent=True)
 
     def _waits(self, unstored: _Unstored, error: OSError) -> bool:

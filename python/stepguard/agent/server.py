@@ -159,7 +159,7 @@ class Server:
         wait_s = self.limits.root_s if uid == 0 else self.limits.user_s
         connection = Connection(channel, pid, uid, time.monotonic() + wait_s)
         self._users.setdefault(uid, {})[connection] = None
-        self._watch(connection, selectors.EVENT_READ)
+        self._ready(connection)  # hooks send at once
 
     def _make_room(self, uid: int) -> bool:
         """A user's oldest idle connection makes way for a new one: of the same user, else of the one with the most."""
@@ -189,6 +189,7 @@ class Server:
         try:
             piece = connection.channel.recv(_PIECE_BYTES)
         except BlockingIOError:
+            self._watch(connection, selectors.EVENT_READ)
             return
         except OSError:
             piece = b""
@@ -204,6 +205,7 @@ class Server:
     def _look(self, connection: Connection) -> None:
         """Takes the message once it is whole. Raises MalformedMessage."""
         received = connection.received
+        self._watch(connection, selectors.EVENT_READ)
         if len(received) < wire.HEADER_SIZE_BYTES:
             if not wire.MAGIC.startswith(received[: len(wire.MAGIC)]):
                 raise MalformedMessage("it does not begin as a message does")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -54,7 +55,7 @@ def test_a_batch_job_with_its_output_and_journal(make_agent: Make) -> None:
     assert (meta["head_bytes"], meta["tail_bytes"]) == (1024, 1024)
     assert (directory / "resumes.raw").read_text() == "{}\n"
     assert not (directory / "stderr.meta").exists()
-    assert agent.status()["attempts"] == []
+    wait_until(lambda: agent.status()["attempts"] == [])
     assert agent.log().count("\n") == 1, agent.log()
 
 
@@ -405,13 +406,22 @@ def test_check_looks_at_the_archives_directory(make_agent: Make, libexec: Path) 
 def test_sigterm_answers_what_it_took_and_leaves_no_socket(agent: AgentProcess) -> None:
     archivers = children(agent.pid, "archiver")
     assert len(archivers) == 1
-    descriptors = [str(link.readlink()) for link in Path(f"/proc/{archivers[0]}/fd").iterdir()]
+    descriptors = _open_files(archivers[0])
     assert not [name for name in descriptors if "lock" in name or "socket" in name], descriptors
     with agent.connect() as idle:
         assert agent.stop() == 0
         assert idle.recv(10) == b""
     assert not agent.socket.exists()
     wait_until(lambda: not (cmdline := Path(f"/proc/{archivers[0]}/cmdline")).exists() or not cmdline.read_bytes())
+
+
+def _open_files(pid: int) -> list[str]:
+    """What they are links to; without those that the process closes meanwhile."""
+    names = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            names.append(str(link.readlink()))
+    return names
 
 
 def test_sighup_ends_nothing(agent: AgentProcess) -> None:
