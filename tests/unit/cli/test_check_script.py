@@ -92,12 +92,15 @@ def test_explain() -> None:
 
 def test_fix_prints_a_difference_and_writes_only_when_told(tmp_path: Path) -> None:
     file = tmp_path / "job.sbatch"
-    file.write_text(CLEAN.replace("resume=1", "resume=yes"))
+    file.write_bytes(CLEAN.replace("resume=1", "resume=yes").encode() + b"# \xe9\r\n")
     file.chmod(0o750)
-    assert "+srun --auto-resume=1 python train.py" in run("--fix", str(file)).output
-    assert "yes" in file.read_text()
-    run("--fix", "--write", str(file))
-    assert file.read_text() == CLEAN
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert "+srun --auto-resume=1 python train.py" in run("--fix", str(link)).output
+    assert b"yes" in file.read_bytes()
+    run("--fix", "--write", str(link))
+    assert link.is_symlink()
+    assert file.read_bytes() == CLEAN.encode() + b"# \xe9\r\n"
     assert file.stat().st_mode & 0o777 == 0o750
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepguard.scripts.check import check
+from stepguard.scripts.fixing import fixed
 from unit.scripts.corpus import examples
 
 SCRIPTS = [(example.path.name, example.path.read_bytes()[:3000]) for example in examples()]
@@ -42,6 +43,18 @@ def test_mutated_script_gets_an_answer(
     lines = data.count(b"\n") + 1
     assert all(1 <= finding.line <= lines and finding.column >= 1 for finding in report.findings)
     assert all(1 <= step.line <= lines for step in report.guarded_steps)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([script for script in SCRIPTS if check(*script).findings]), CHANGES)
+def test_mutated_script_is_fixed_at_once_or_left(
+    script: tuple[str, bytes], changes: list[tuple[float, int, bytes, bool]]
+) -> None:
+    name, data = script
+    data = mutated(data, changes)
+    after = fixed(name, data)
+    assert fixed(name, after) == after
+    assert after == data or len(check(name, after).findings) < len(check(name, data).findings)
 
 
 @settings(max_examples=200, deadline=None)
