@@ -20,6 +20,7 @@ help:
 	@echo 'make test     lint, then all tests; installs what is missing; as root, or the live ones are left out'
 	@echo 'make test-releases  the live tests on other releases of Slurm: RELEASES=$(RELEASES)'
 	@echo 'make fuzz     random inputs for all that reads what others wrote, ROUNDS=$(ROUNDS) for each'
+	@echo '              of messages and settings, SCRIPT_ROUNDS=$(SCRIPT_ROUNDS) of job scripts'
 	@echo 'make bench    as root: what it costs, measured in labs against the design; BENCH="--only PART --rounds N --quick"'
 	@echo 'make lint     ruff and mypy over the Python code, shellcheck over the shell'
 	@echo 'make clean    remove build/'
@@ -117,8 +118,10 @@ RELEASES ?= 24.11 26.05
 
 fuzz: packages .venv/ready
 	@PYTHONPATH=tests:python .venv/bin/python -m shim.fuzz $(ROUNDS)
+	@PYTHONPATH=tests:python .venv/bin/python -m unit.scripts.fuzz $(SCRIPT_ROUNDS)
 
 ROUNDS ?= 1000000
+SCRIPT_ROUNDS ?= 100000
 
 packages:
 	@tests/install_packages.sh
