@@ -10,12 +10,13 @@
 
 /* The number goes up with every change below: in the middle of an upgrade, an srun may meet a bridge that is newer
  * than its shim, and then does not find it. */
-#define STEPGUARD_ASK stepguard_ask_1
-#define STEPGUARD_ASK_NAME "stepguard_ask_1"
+#define STEPGUARD_ASK stepguard_ask_2
+#define STEPGUARD_ASK_NAME "stepguard_ask_2"
 
 enum stepguard_program {
 	STEPGUARD_SRUN = 1,
-	STEPGUARD_ALLOCATOR = 2, /* sbatch, salloc, scrontab, scrun */
+	STEPGUARD_ALLOCATOR = 2,  /* sbatch, salloc, scrontab, scrun */
+	STEPGUARD_SUBMISSION = 3, /* sbatch, about its job script */
 };
 
 /* 0 is what cffi returns when anything at all goes wrong in Python, so 0 is never an answer. */
@@ -23,7 +24,8 @@ enum stepguard_decision {
 	STEPGUARD_BROKEN = 0,
 	STEPGUARD_GUARD = 1,
 	STEPGUARD_REFUSE = 2,
-	STEPGUARD_PLAIN = 3, /* this srun is an attempt of a supervisor: run it as it is */
+	STEPGUARD_PLAIN = 3, /* nothing to say: this srun is an attempt of a supervisor, this script is as it should be */
+	STEPGUARD_FOUND = 4, /* something in the script should be changed */
 };
 
 struct stepguard_question {
@@ -33,11 +35,12 @@ struct stepguard_question {
 	int command_at;    /* the command word: its index among the words, counted from 0 */
 	const char *words; /* the command line, each word ended by a NUL */
 	size_t words_size;
+	const char *script; /* for STEPGUARD_SUBMISSION: where the job script is */
 };
 
 struct stepguard_answer {
 	char guard[64];  /* for STEPGUARD_GUARD: the value of STEPGUARD_SUPERVISED */
-	char text[4096]; /* for the user, without a newline at the end; empty: nothing to say */
+	char text[4096]; /* for the user, lines without a newline at the end; empty: nothing to say */
 };
 
 int stepguard_decide(const struct stepguard_question *question, struct stepguard_answer *answer);

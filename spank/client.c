@@ -12,10 +12,6 @@
 #define OPTION_ENV "_SLURM_SPANK_OPTION_stepguard_auto_resume"
 #define INHERITED_ENV "SLURM_SPANK_" OPTION_ENV
 
-/* Exit statuses, as in stepguard/errors.py. */
-#define EXIT_PLACEMENT 2
-#define EXIT_BROKEN 71
-
 /* More occurrences than this on one command line are refused. */
 #define OWN_MAX 16
 
@@ -225,11 +221,15 @@ static int allocator_post_opt(int component)
 int client_post_opt(spank_t spank)
 {
 	int call = client.post_opts++;
+	bool is_srun = spank_context() == S_CTX_LOCAL;
 
-	if ((!client.given && !client.inherited) || call % client.listings != 0)
+	if (call % client.listings != 0)
 		return 0;
+	if (!client.given && !client.inherited) {
+		if (!is_srun && client.settings.lint != LINT_OFF)
+			submission_check(client.settings.lint == LINT_REJECT);
+		return 0;
+	}
 	forget_option(spank);
-	if (spank_context() == S_CTX_LOCAL)
-		return srun_post_opt(call / client.listings);
-	return allocator_post_opt(call / client.listings);
+	return is_srun ? srun_post_opt(call / client.listings) : allocator_post_opt(call / client.listings);
 }

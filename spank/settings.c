@@ -79,5 +79,7 @@ void settings_read(struct settings *settings, int count, char **arguments)
 	}
 	settings->misplaced_warns = chosen[MISPLACED] != keys[MISPLACED].allowed[0];
 	settings->broken_refuses = chosen[ON_BROKEN] != keys[ON_BROKEN].allowed[0];
-	settings->lint = chosen[LINT];
+	for (int i = LINT_WARN; i <= LINT_OFF; i++)
+		if (chosen[LINT] == keys[LINT].allowed[i])
+			settings->lint = (enum lint)i;
 }

@@ -15,11 +15,17 @@
 
 #define STEPGUARD_OPTION "--auto-resume"
 
+/* Exit statuses, as in stepguard/errors.py. */
+#define EXIT_PLACEMENT 2
+#define EXIT_BROKEN 71
+
 /* settings.c: the arguments of the plugin's line in plugstack.conf. */
+enum lint { LINT_WARN, LINT_REJECT, LINT_OFF }; /* in the order of settings.c */
+
 struct settings {
 	bool misplaced_warns;   /* misplaced=warn: sbatch and salloc go on without the option */
 	bool broken_refuses;    /* on_broken=refuse: no step where a guarded one was asked for and cannot be had */
-	const char *lint;       /* lint=warn|reject|off: what sbatch does with findings in a job script */
+	enum lint lint;         /* lint=warn|reject|off: what sbatch does with findings in a job script */
 	const char *config;     /* config=PATH: the configuration file, NULL for the default place */
 };
 
@@ -33,6 +39,10 @@ const char *settings_config(int count, char **arguments);
 int client_init(spank_t spank, int count, char **arguments);
 int client_post_opt(spank_t spank);
 int client_register_remote(spank_t spank);
+
+/* submission.c: has the job script of this sbatch checked, if it mentions what can be wrong with it. To be called once for
+ * each component of a heterogeneous command line. Does not return when there are findings and `rejects`. */
+void submission_check(bool rejects);
 
 /* words.c: the command line of this process. */
 struct words {
@@ -54,6 +64,9 @@ void supervise(char **words, int count, int command_at, char *why, size_t why_si
 
 /* ask.c: loads the bridge, on the first question only, and asks it. For STEPGUARD_BROKEN, answer->text says why. */
 int ask(const struct stepguard_question *question, struct stepguard_answer *answer);
+
+/* The same in a child: whatever happens there, this process goes on, after deadline_ms at the latest. */
+int ask_apart(const struct stepguard_question *question, struct stepguard_answer *answer, int deadline_ms);
 
 /* stepd.c: before the tasks are forked, in the task before its exec, after a task's end, at the end of the step. All
  * return 0: no step fails for us. */

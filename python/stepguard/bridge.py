@@ -3,7 +3,8 @@
 
 Runs inside srun, sbatch and salloc, in an interpreter of its own, before every guarded step: nothing is imported here
 that the answer "go on" does not need. What the command line and the environment can tell is judged here; what only
-Slurm knows (shared nodes, for example) is judged by stepguard.resume.validation.
+Slurm knows (shared nodes, for example) is judged by stepguard.resume.validation, and what a job script does by
+stepguard.scripts.submission.
 
 Exit statuses of the option, wherever it is refused: 2 for a place where it cannot work (PlacementError), by whichever
 of both found it; 255 for a value that is neither 0 nor 1, which Slurm's own parser then refuses; 71 where the
@@ -31,8 +32,8 @@ GUARD = "STEPGUARD_SUPERVISED"
 INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"
 
 # spank/bridge.h
-SRUN, ALLOCATOR = 1, 2
-BROKEN, GUARDED, REFUSED, PLAIN = 0, 1, 2, 3
+SRUN, ALLOCATOR, SUBMISSION = 1, 2, 3
+BROKEN, GUARDED, REFUSED, PLAIN, FOUND = 0, 1, 2, 3, 4
 
 _SCRIPT_SIZE_BYTES = 4 * 1024 * 1024  # slurmctld's own default bound, max_script_size
 _LINE_CHARS = 2000  # a longer one holds data, not a step
@@ -46,7 +47,10 @@ def answer(ffi: Any, question: Any, reply: Any) -> int:
     try:
         if question.program == ALLOCATOR:
             raise misplaced(words, question.command_at, bool(question.inherited))
-        decision, text = judge_srun(words, question.command_at, question.component, os.environ)
+        if question.program == SUBMISSION:
+            decision, text = _check_script(os.fsdecode(ffi.string(question.script)), len(reply.text))
+        else:
+            decision, text = judge_srun(words, question.command_at, question.component, os.environ)
     except PlacementError as error:
         decision, text = REFUSED, f"stepguard: {error}"
     field = reply.guard if decision == GUARDED else reply.text
@@ -71,6 +75,13 @@ def judge_srun(
         raise _no_het(words)
     check_srun(words, command_at, environment)
     return GUARDED, here
+
+
+def _check_script(path: str, size_bytes: int) -> tuple[int, str]:
+    from stepguard.scripts.submission import told  # 50 ms of import
+
+    text = told(path, size_bytes)
+    return (FOUND, text) if text else (PLAIN, "")
 
 
 def place(environment: Mapping[str, str]) -> str:

@@ -152,6 +152,10 @@ def build(directory: Path, sanitized: bool) -> Shim:
     shutil.copytree(REPOSITORY / "python" / "stepguard", shim.packages / "stepguard")
     (shim.packages / "stepguard/__main__.py").write_text(_SUPERVISOR)
     shutil.copy(importlib.import_module("_cffi_backend").__file__ or "", shim.packages)
+    for package in ("tree_sitter", "tree_sitter_bash"):
+        shutil.copytree(Path(importlib.import_module(package).__file__ or "").parent, shim.packages / package)
+    # Which is what takes the time in a check of a job script, and nobody writes the bytecode later.
+    _call([str(python), "-m", "compileall", "-q", str(shim.packages / "stepguard/scripts")])
     command = prefix / "bin/stepguard"
     command.parent.mkdir()
     command.write_text((REPOSITORY / "spank/launcher.py").read_text().replace("/opt/stepguard", str(prefix)))

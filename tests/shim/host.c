@@ -190,20 +190,20 @@ static void options_from_environment(void)
 /* Parses one component; optind is then its program. */
 static void parse(int argc, char **argv)
 {
-	struct option table[8 + PLUGINS_MAX] = {
+	struct option table[9 + PLUGINS_MAX] = {
 		{ "ntasks", required_argument, NULL, 'n' },    { "nodes", required_argument, NULL, 'N' },
 		{ "job-name", required_argument, NULL, 'J' },  { "jobid", required_argument, NULL, 'j' },
 		{ "no-allocate", no_argument, NULL, 'Z' },     { "het-group", required_argument, NULL, 'h' },
-		{ "async", no_argument, NULL, 'a' },
+		{ "async", no_argument, NULL, 'a' },	       { "chdir", required_argument, NULL, 'D' },
 	};
-	int used = 7;
+	int used = 8;
 	int letter;
 
 	for (int i = 0; i < plugin_count; i++)
 		if (plugins[i].has_option)
 			table[used++] = (struct option){ plugins[i].option.name, plugins[i].option.has_arg, NULL, OPTION_BASE + i };
 	optind = 0;
-	while ((letter = getopt_long(argc, argv, "+n:N:J:Zv", table, NULL)) != -1) {
+	while ((letter = getopt_long(argc, argv, "+n:N:J:D:Zv", table, NULL)) != -1) {
 		if (letter == '?')
 			exit(255);
 		if (letter >= OPTION_BASE && deliver(&plugins[letter - OPTION_BASE], optarg) != 0) {
@@ -247,15 +247,20 @@ static void post_opt(void)
 			fprintf(stderr, "error: init_post_opt() failed\n");
 }
 
+/* srun has a program for each component, sbatch and salloc have options alone before the last. */
 static void run_components(int argc, char **argv)
 {
+	bool is_srun = context == S_CTX_LOCAL;
+
 	for (int begin = 0; begin < argc;) {
 		options_from_environment();
+		if (!is_srun)
+			options_from_script(getenv("HOST_SCRIPT"));
 		parse(argc - begin, argv + begin);
 		int end = begin + optind;
 
 		while (end < argc && strcmp(argv[end], ":") != 0)
-			end++;
+			end = is_srun ? end + 1 : argc;
 		post_opt();
 		begin = end;
 	}
@@ -322,13 +327,8 @@ int main(int argc, char **argv)
 	load_all(getenv("HOST_PLUGSTACK"));
 	switch (context) {
 	case S_CTX_LOCAL:
-		run_components(argc, argv);
-		break;
 	case S_CTX_ALLOCATOR:
-		options_from_environment();
-		options_from_script(getenv("HOST_SCRIPT"));
-		parse(argc, argv);
-		post_opt();
+		run_components(argc, argv);
 		break;
 	case S_CTX_REMOTE:
 		for (int i = 0; i < plugin_count; i++)

@@ -18,4 +18,5 @@ facts.py, judging.py    what was gathered → findings
 check.py                one file, from bytes to a report
 telling.py, sarif.py    reports for people and for tools
 changes.py, fixing.py   changes that need no thought
+submission.py           what sbatch tells of its job script
 """

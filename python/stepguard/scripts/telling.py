@@ -19,7 +19,7 @@ _PARTS = {
 
 def told(report: Report, with_info: bool = False) -> Iterator[str]:
     """The report for a person; `with_info`: also what is no fault."""
-    name = _printable(report.file)
+    name = printable(report.file)
     shown = [finding for finding in report.findings if with_info or finding.severity != "info"]
     known: set[str] = set()
     for finding in shown:
@@ -34,8 +34,8 @@ def told(report: Report, with_info: bool = False) -> Iterator[str]:
 
 
 def _finding(name: str, finding: Finding, with_why: bool) -> Iterator[str]:
-    yield f"{name}:{finding.line}:{finding.column}: {finding.severity} {finding.rule.id} {_printable(finding.message)}"
-    yield f"    {_printable(finding.text.strip())}"
+    yield f"{name}:{finding.line}:{finding.column}: {finding.severity} {finding.rule.id} {printable(finding.message)}"
+    yield f"    {printable(finding.text.strip())}"
     if with_why:
         yield from textwrap.wrap(finding.rule.why, _WIDTH, initial_indent="    why: ", subsequent_indent="         ")
     yield from textwrap.wrap(
@@ -65,15 +65,15 @@ def as_record(report: Report) -> dict[str, object]:
                 "severity": finding.severity,
                 "line": finding.line,
                 "column": finding.column,
-                "message": _printable(finding.message),
-                "fix": _printable(finding.fix),
+                "message": printable(finding.message),
+                "fix": printable(finding.fix),
             }
             for finding in report.findings
         ],
     }
 
 
-def _printable(text: str) -> str:
+def printable(text: str, max_chars: int = _SHOWN_CHARS * 4) -> str:
     """On one line, cut when it is long, and without what a terminal would obey."""
-    cut = text if len(text) <= _SHOWN_CHARS * 4 else text[: _SHOWN_CHARS * 4] + "…"
+    cut = text if len(text) <= max_chars else text[:max_chars] + "…"
     return "".join(char if char.isprintable() else " " if char == "\t" else ascii(char)[1:-1] for char in cut)
