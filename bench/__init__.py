@@ -8,6 +8,7 @@ paired        many interleaved runs of commands; programs/rounds.py does them on
 job           a guarded step that meets a fault; programs/ring of tests/live  journals  what it leaves
 
 instructions  a user without the option: client instructions            wall   the same: wall time
+submission    sbatch's look at its job script
 start         the start of a guarded step, and where its time goes      scale  a hundred nodes
 recovery      from the fault to the next attempt, phase by phase       hooks  prolog and epilog
 agent         what a node's agent takes, and how much it takes in

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import agent, environment, health, hooks, instructions, recovery, scale, scripts, start, wall
+from bench import agent, environment, health, hooks, instructions, recovery, scale, scripts, start, submission, wall
 from bench.site import REPOSITORY, Site
 from bench.table import Row, table
 from lab import LabError
@@ -22,6 +22,7 @@ from lab.roots import product
 _PARTS = {
     "instructions": instructions.measure,
     "wall": wall.measure,
+    "submission": submission.measure,
     "start": start.measure,
     "recovery": recovery.measure,
     "scale": scale.measure,

@@ -52,5 +52,6 @@ AGENT_IDLE_PERCENT = Budget(
 )
 SNAPSHOT_MS = Budget(100, False, _HEALTH + "Speed: 8-GPU snapshot")
 LINES_LOST = Budget(0, False, _HEALTH + "Must hold: 1,000 kernel lines a second: nothing lost")
+LOOK_MS = Budget(2, False, _SCRIPTS + "the shim's pre-check of a 4 MiB script")
 CHECKED_SCRIPT_MS = Budget(5, False, _SCRIPTS + "a script in one process, median over the corpus")
 CHECK_SCRIPT_MS = Budget(150, False, _SCRIPTS + "check-script of one file from the shell")

@@ -21,7 +21,9 @@ from lab import Cluster, LabError, wait_until
 _COMMANDS = {
     "srun -N1 true": (["srun", "-N1", "true"], SRUN_INSTRUCTIONS),
     "sbatch --wrap true": (["sbatch", "-Q", "-o", "/dev/null", "--wrap", "true"], SBATCH_INSTRUCTIONS),
+    "sbatch job.sh": (["sbatch", "-Q", "-o", "/dev/null", "job.sh"], SBATCH_INSTRUCTIONS),
 }
+_SCRIPT = "#!/bin/bash\n#SBATCH --exclusive\nmodule load python\nsrun --auto-resume=1 python3 train.py --epochs 90\n"
 _EMPTY, _OURS = "empty plugstack", "stepguard"
 _RUN_S = 120.0
 
@@ -33,6 +35,7 @@ def measure(site: Site) -> Iterable[Row]:
     with site.lab(1, plugstack="") as lab:
         bare = lab.shared / "bare.so"
         shutil.copy(compile_bare(), bare)
+        lab.write(lab.shared / "job.sh", _SCRIPT)
         plugstacks = {_EMPTY: "", "empty again": "", _OURS: PLUGSTACK, "bare plugin": f"optional {bare}\n"}
         for command, (argv, budget) in _COMMANDS.items():
             counts: dict[str, list[float]] = {name: [] for name in plugstacks}
@@ -53,7 +56,7 @@ def _instructions(lab: Cluster, argv: list[str]) -> int:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o777)
     out = f"--callgrind-out-file={directory}/%p"
-    lab.run(["valgrind", "--tool=callgrind", out, *argv], user="root", cwd="/", timeout_s=_RUN_S)
+    lab.run(["valgrind", "--tool=callgrind", out, *argv], user="root", cwd=lab.shared, timeout_s=_RUN_S)
     # srun's child outlives it by a moment, and writes its profile then.
     wait_until(lambda: not any("callgrind" in line for line in lab.processes("login").values()), "end of valgrind", 30)
     return max(total(path.read_text()) for path in directory.iterdir())
