@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stepguard.scripts import launching
 from stepguard.scripts.builtins import BUILTINS
 from stepguard.scripts.options import behind_equals, is_guard
-from stepguard.scripts.programs import HARMLESS, SHELLS, WRAPPERS, base
+from stepguard.scripts.programs import COMMANDS, HARMLESS, LAUNCHERS, NAMES_LAUNCHER, RUNNERS, SHELLS, WRAPPERS, base
 from stepguard.scripts.tools import TOOLS, everything, tool
 from stepguard.scripts.values import (
     CLEAN,
@@ -29,9 +29,8 @@ from stepguard.scripts.variables import INHERITED
 if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
 
-__all__ = ["INHERITED", "inherited", "run"]
-
 _RESIZE_SCRIPT = re.compile(r"resize\.sh$")
+_TEXT_FOLLOWS = re.compile(r"-[a-z]*c")  # bash -lc TEXT
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 # What slurm_job_N_resize.sh sets (scontrol, 22.05 to 26.05).
 _REFRESHED = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
@@ -51,7 +50,7 @@ def run(shell: Shell, fields: Sequence[Field], given: dict[str, Value], stdin: V
     kept = {name: scope.variables.get(name) for name in given}
     exported = scope.exported
     if INHERITED in given:
-        inherited(shell, at)
+        launching.mention(shell, at, "variable", "1")
     scope.variables.update(given)
     scope.exported = exported | set(given)
     printed = _run(shell, fields, stdin, at)
@@ -62,11 +61,6 @@ def run(shell: Shell, fields: Sequence[Field], given: dict[str, Value], stdin: V
         else:
             scope.variables[name] = value
     return printed
-
-
-def inherited(shell: Shell, at: int) -> None:
-    """The option's own variable is set by hand."""
-    launching.mention(shell, at, "variable", "1")
 
 
 def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -89,12 +83,34 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if is_guard(name):
         launching.mention(shell, fields[0].at, "command", name.partition("=")[2])
         return ()
-    if name not in _PRINTING:
-        _look_for_option(shell, fields)
-    if name in HARMLESS:
+    if name in HARMLESS and name not in RUNNERS:
+        if name not in _PRINTING:
+            _look_for_option(shell, fields)
         shell.prepare(name, fields, at)
         return tool(shell, fields, stdin, at)
-    return launching.program(shell, fields, stdin, at)
+    return _program(shell, fields, stdin, at)
+
+
+def _program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """Any other program. Another command may stand behind it: nsys profile -o x srun …, ./wrap.sh srun …."""
+    name = base(fields[0].text)
+    behind = len(fields) if name in LAUNCHERS and name not in RUNNERS else _command_behind(fields)
+    own = fields[:behind]
+    _look_for_option(shell, own)
+    printed = (tool if name in HARMLESS else launching.program)(shell, own, stdin, at)
+    return _run(shell, fields[behind:], stdin, at) if behind < len(fields) else printed
+
+
+def _command_behind(fields: Sequence[Field]) -> int:
+    """Where a command begins that another one is told to run: a launcher with options behind it."""
+    for index in range(1, len(fields) - 1):
+        field, following = fields[index], fields[index + 1].text
+        name = base(field.text)
+        if name in SHELLS and _TEXT_FOLLOWS.fullmatch(following):
+            return index
+        if name in COMMANDS and following.startswith("-") and not NAMES_LAUNCHER.search(fields[index - 1].text):
+            return index
+    return len(fields)
 
 
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -131,7 +147,7 @@ def _wrapper(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at:
 def _exec(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if len(fields) < 2:
         return ()
-    printed = _wrapper(shell, "command", fields, stdin, at)
+    printed = _wrapper(shell, "exec", fields, stdin, at)
     shell.scope.ended = True
     return printed
 
@@ -154,8 +170,11 @@ def _env(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 def _eval(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     code = flat(Array(tuple(fields[1:])))
-    # What stands in a variable is run here.
-    return shell.nested(tuple(piece._replace(at=at) if piece.used_at >= 0 else piece for piece in code), None, stdin)
+    # What stands in a variable is run here, but for what the function was called with.
+    here = tuple(
+        piece._replace(at=at) if piece.used_at >= 0 and not shell.is_argument(piece) else piece for piece in code
+    )
+    return shell.nested(here, None, stdin)
 
 
 def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -172,8 +191,7 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
             content = shell.scope.files.get(key_of(field.pieces))
             if content is not None and _is_script(content):
                 return _script(shell, content, fields[index + 1 :], stdin)
-            _look_for_option(shell, fields)
-            return launching.program(shell, fields, stdin, field.at if field.at < at else at)
+            return _program(shell, fields, stdin, field.at if field.at < at else at)
     child = shell.child()
     return _finished(shell, child, child.nested(stdin, child))
 
@@ -269,8 +287,7 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
         if len([text for text in texts[1:] if not text.startswith("-")]):
             inputs |= taints_of(piece for field in fields for piece in field.pieces)
     else:
-        _look_for_option(shell, fields)
-        return launching.program(shell, fields, stdin, at)
+        return _program(shell, fields, stdin, at)
     from stepguard.scripts.python_inline import printed_by
 
     return (unknown(at, inputs | printed_by(shell, code)),)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _MAX_FIELDS = 2048  # of a command
 _DEFAULTS = (":-", "-", ":=", "=")
 _ALTERNATIVES = (":+", "+")
+_ALL = ("@", "*")
 
 
 class Expander:
@@ -99,7 +100,9 @@ class Expander:
         if isinstance(part, Text):
             return (Piece(part.text, part.at, part.quoted),)
         if isinstance(part, Parameter):
-            return self._used(self._parameter(part), part)
+            value = self._used(self._parameter(part), part)
+            one_word = part.quoted and "*" in (part.name, part.subscript)
+            return flat(value) if one_word else value
         if isinstance(part, Substitution):
             output = self._shell.output(part.body)
             if part.process:
@@ -110,16 +113,22 @@ class Expander:
         return (unknown(part.at, self.arithmetic(part), quoted=True),)
 
     def _used(self, value: Value | Array, part: Parameter) -> Value | Array:
-        quoted, at = part.quoted, part.at
-        if isinstance(value, Array):
-            return Array(
-                tuple(
-                    field._replace(pieces=tuple(piece._replace(used_at=at) for piece in field.pieces))
-                    for field in value.fields
-                )
-            )
+        if not isinstance(value, Array):
+            return self._expanded(value, part)
+        fields = [field._replace(pieces=self._expanded(field.pieces, part)) for field in value.fields]
+        if not part.quoted:
+            fields = [found for field in fields for found in _split(field)]
+        return Array(tuple(fields))
+
+    def _expanded(self, value: Value, part: Parameter) -> Value:
+        # An argument is looked for where the function is called, whatever variable it is in meanwhile.
+        is_argument, quoted = self._shell.is_argument, part.quoted
         return tuple(
-            piece._replace(quoted=quoted or (piece.quoted and piece.text == ""), used_at=at) for piece in value
+            piece._replace(
+                quoted=quoted or (piece.quoted and piece.text == ""),
+                used_at=piece.used_at if is_argument(piece) else part.at,
+            )
+            for piece in value
         )
 
     def _quoted(self, value: Value | Array, quoted: bool) -> Value | Array:
@@ -154,14 +163,18 @@ class Expander:
 
     def _parameter(self, part: Parameter) -> Value | Array:
         name, operator, at = part.name, part.operator, part.at
-        value = self._positional(part) if name in ("@", "*") or name.isdigit() else self.lookup(name, at)
+        is_argument = name in _ALL or name.isdigit()
+        value = self._positional(part) if is_argument else self.lookup(name, at)
         if operator == "!":
             return self._indirect(value, at)
         value = self._element(part, value)
         if operator == "#" and name != "#":
             return (unknown(at, counted(taints_of(flat(value))), quoted=True),)
         if operator in _DEFAULTS:
-            return self._default(part, value)
+            value = self._default(part, value)
+            if operator.endswith("="):
+                self._shell.assign(name, value)
+            return value
         if operator in _ALTERNATIVES:
             given = self.value(part.argument) if part.argument is not None else ()
             known = flat(value)
@@ -170,7 +183,9 @@ class Expander:
             return join((), given) if not (name in self._shell.scope.variables and known == ()) else ()
         if operator in ("", "^^", ",,", "@") and not isinstance(value, Array):
             return value if operator == "" else tuple(p._replace(text=p.text and p.text.lower()) for p in value)
-        if operator == "" or (operator == ":" and isinstance(value, Array)):
+        if operator == ":" and isinstance(value, Array):
+            return _behind(value, _start(part) - is_argument)
+        if operator == "":
             return value
         taints = taints_of(flat(value))
         if operator in (":?", "?"):
@@ -194,8 +209,10 @@ class Expander:
         if not isinstance(value, Array):
             return value
         index = part.subscript
-        if index in ("@", "*"):
+        if index in _ALL or part.name in _ALL:
             return value
+        if index in value.keys and not index.isdecimal():
+            return value.fields[len(value.keys) - 1 - value.keys[::-1].index(index)].pieces
         number = int(index) if index.isdigit() and len(index) < 6 else 0 if not index else None
         certain = not any(field.maybe for field in value.fields)
         if number is not None and certain and all(_is_known(field.pieces) for field in value.fields):
@@ -219,6 +236,22 @@ class Expander:
             # Mostly the caller's wish; what is written here is what it is without one.
             return (Piece(None, part.at, False, taints_of(default), ((unknown(part.at, CLEAN, part.name),), default)),)
         return join(value, default)
+
+
+def _start(part: Parameter) -> int:
+    """Where ${A[@]:2} begins, 0 where that is not known."""
+    text = part.argument.parts[0] if part.argument is not None and part.argument.parts else None
+    return int(text.text) if isinstance(text, Text) and text.text.isdecimal() and len(text.text) < 4 else 0
+
+
+def _behind(value: Array, start: int) -> Array:
+    """The elements from `start` on; all of them when one before it may be several."""
+    left_out = value.fields[: max(start, 0)]
+    return value if any(field.maybe or field.is_unknown for field in left_out) else Array(value.fields[len(left_out) :])
+
+
+def _split(field: Field) -> Iterator[Field]:
+    return (found._replace(maybe=found.maybe or field.maybe) for found in split(field.pieces))
 
 
 def _is_known(value: Value) -> bool:

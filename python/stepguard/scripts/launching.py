@@ -20,6 +20,7 @@ from stepguard.scripts.programs import (
     is_python,
 )
 from stepguard.scripts.values import (
+    MAX_TAINTS,
     UNKNOWN,
     Field,
     Taints,
@@ -56,6 +57,8 @@ def mention(shell: Shell, at: int, place: str, value: str) -> None:
 
 def use(shell: Shell, taints: Taints, sink: str, at: int, softly: bool = False) -> None:
     """Notes that values decide where something runs."""
+    if len(taints) >= MAX_TAINTS:
+        shell.budget.spent = True
     for taint in taints:
         soft = taint.is_count and (softly or taint.computed)
         shell.job.uses.setdefault((taint.at, soft), Use(taint, sink, at, soft))

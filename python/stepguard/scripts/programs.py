@@ -12,17 +12,16 @@ import re
 # They print or look, or act on this host alone: nothing that they are told decides where something runs.
 HARMLESS = frozenset(
     (".", ":", "[", "alias", "awk", "basename", "bc", "break", "cat", "cd", "chmod", "chown", "clear", "column",
-     "conda", "continue", "cp", "curl", "cut", "date", "df", "dig", "dirname", "dmesg", "du", "echo", "egrep",
-     "env", "exit", "export", "expr", "false", "fgrep", "file", "find", "free", "getconf", "getent", "grep",
-     "hash", "head", "host", "hostname", "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill", "less",
-     "let", "ln", "logger", "ls", "lscpu", "lsmod", "lspci", "mail", "mapfile", "md5sum", "mkdir", "mktemp", "ml",
-     "module", "more", "mv", "nl", "nproc", "nslookup", "numfmt", "nvidia-smi", "od", "paste", "pgrep", "ping",
-     "pip", "pkill", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readarray", "readlink",
-     "realpath", "return", "rev", "rm", "rmdir", "rocm-smi", "sacct", "sacctmgr", "scancel", "sed", "seq", "set",
-     "sha256sum", "shift", "shopt", "shuf", "sinfo", "sleep", "sort", "source", "split", "sprio", "squeue",
-     "sstat", "stat", "stty", "tac", "tail", "tee", "test", "touch", "tput", "tr", "trap", "true", "type",
-     "ulimit", "umask", "unalias", "uname", "uniq", "unset", "uptime", "wait", "wc", "wget", "which", "who", "xxd",
-     "yes")
+     "conda", "continue", "cp", "curl", "cut", "date", "df", "dig", "dirname", "dmesg", "du", "echo", "egrep", "env",
+     "exit", "export", "expr", "false", "fgrep", "file", "find", "free", "getconf", "getent", "git", "grep", "hash",
+     "head", "host", "hostname", "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill", "killall", "less",
+     "let", "ln", "logger", "ls", "lscpu", "lsmod", "lspci", "mail", "man", "mapfile", "md5sum", "mkdir", "mktemp",
+     "ml", "module", "more", "mv", "nl", "nproc", "nslookup", "numfmt", "nvidia-smi", "od", "paste", "pgrep", "ping",
+     "pip", "pkill", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readarray", "readlink", "realpath",
+     "return", "rev", "rm", "rmdir", "rocm-smi", "sacct", "sacctmgr", "scancel", "sed", "seq", "set", "sha256sum",
+     "shift", "shopt", "shuf", "sinfo", "sleep", "sort", "source", "split", "sprio", "squeue", "sstat", "stat",
+     "stty", "tac", "tail", "tee", "test", "touch", "tput", "tr", "trap", "true", "type", "ulimit", "umask",
+     "unalias", "uname", "uniq", "unset", "uptime", "wait", "wc", "wget", "which", "who", "xxd", "yes")
 )  # fmt: skip
 
 # They start something elsewhere, or tell something elsewhere how it finds its peers.
@@ -56,14 +55,25 @@ WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
     "taskset": (frozenset(), 1),
     "sudo": (frozenset(("-u", "-g", "-C")), 0),
     "command": (frozenset(), 0),
+    "exec": (frozenset(("-a",)), 0),
     "builtin": (frozenset(), 0),
     "coproc": (frozenset(), 0),
     "unbuffer": (frozenset(), 0),
     "strace": (frozenset(("-o", "-e", "-p")), 0),
-    "nsys": (frozenset(("-o", "-t", "-f", "-s")), 1),
     "noglob": (frozenset(), 0),
     "-": (frozenset(), 0),
 }
+
+# They print or launch, but run another command, too, when one stands behind them.
+RUNNERS = frozenset(("conda", "find", "ssh", "rsh"))
+
+# What an unknown program is taken to run when it stands among its words with options behind it: nsys profile srun -n 4.
+COMMANDS = (LAUNCHERS - {"fabric", "lightning", "parallel", "prun", "ray"}) | {"srun", "sbatch", "salloc"}
+
+# Options that name the program that another one launches with, not a command: --launcher srun, -bootstrap srun.
+NAMES_LAUNCHER = re.compile(
+    r"(?i)^[-+]+[\w-]*(?:launch|boot|mpi|runner|rsh|remote|sched|backend|engine|mode|type|with)\w*$"
+)
 
 # python -m MODULE that is a launcher.
 LAUNCHER_MODULES = re.compile(

@@ -66,9 +66,18 @@ class Scope:
             files = {name: flat(value) for name, value in merged.items()}
             first.exported |= other.exported
             first.functions.update(other.functions)
+            first.positional = _joined_arguments(first.positional, other.positional)
         self.variables, self.files = variables, files
         self.exported, self.functions = first.exported, first.functions
         self.positional, self.exports_all, self.ended = first.positional, first.exports_all, False
+
+
+def _joined_arguments(one: tuple[Field, ...] | None, other: tuple[Field, ...] | None) -> tuple[Field, ...] | None:
+    """What $@ may hold: where one side does not know it, what the other has set."""
+    if one == other:
+        return one
+    joined = join(Array(one or ()), Array(other or ()))
+    return joined.fields if isinstance(joined, Array) else ()
 
 
 def _joined(one: dict[str, Value | Array], other: dict[str, Value | Array]) -> dict[str, Value | Array]:

@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from stepguard.scripts import branching, commands, setup
+from stepguard.scripts import assigning, branching, commands, setup
 from stepguard.scripts.expand import Expander
 from stepguard.scripts.facts import Job, Setup
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.reader import read
 from stepguard.scripts.scope import Budget, Scope
 from stepguard.scripts.tree import (
-    Assignment,
     Calculation,
     Case,
     Chain,
@@ -45,7 +44,6 @@ from stepguard.scripts.values import (
     Value,
     bounded,
     carried,
-    flat,
     key_of,
     text_of,
 )
@@ -70,6 +68,7 @@ class Shell:
         self.inner_jobs: list[Job] = []
         self.called: set[str] = set()
         self._depth = depth
+        self._argument_ats: set[int] = set()  # where the words stand that the function was called with
         self.expander = Expander(self)
         self.branches = count()
         self.fields = self.expander.fields
@@ -114,7 +113,9 @@ class Shell:
 
     def assign(self, name: str, value: Value | Array) -> None:
         self.scope.variables[name] = (
-            Array(tuple(field._replace(pieces=carried(name, field.pieces)) for field in value.fields[:MAX_FIELDS]))
+            value._replace(
+                fields=tuple(field._replace(pieces=carried(name, field.pieces)) for field in value.fields[:MAX_FIELDS])
+            )
             if isinstance(value, Array)
             else bounded(carried(name, value))
         )
@@ -162,15 +163,20 @@ class Shell:
         """Calls a function of the script."""
         function = self.scope.functions[name]
         self.called.add(name)
-        before = self.scope.positional
+        before, ats_before = self.scope.positional, self._argument_ats
         self.scope.positional = tuple(arguments)
+        self._argument_ats = {piece.at for field in arguments for piece in field.pieces}
         # A recursion adds nothing.
         del self.scope.functions[name]
         printed = self.run(function.body, stdin)
         self.scope.functions.setdefault(name, function)
-        self.scope.positional = before
+        self.scope.positional, self._argument_ats = before, ats_before
         self.scope.ended = False
         return printed
+
+    def is_argument(self, piece: Piece) -> bool:
+        """Whether it is a part of what the function was called with that runs."""
+        return piece.at in self._argument_ats
 
     def prepare(self, name: str, fields: Sequence[Field], at: int) -> None:
         """Notes a command that prepares a node outside of a step."""
@@ -192,11 +198,11 @@ class Shell:
 
     def _command(self, statement: Command, stdin: Value) -> Value:
         if statement.declares:
-            self._declare(statement)
+            assigning.declare(self, statement)
             return ()
         if not statement.words:
             for assignment in statement.assignments:
-                self._assign(assignment)
+                assigning.assign(self, assignment)
             return ()
         fields = self.fields(statement.words)
         given: dict[str, Value] = {}
@@ -204,40 +210,9 @@ class Shell:
             given[assignment.name] = carried(assignment.name, self.value(assignment.value))
         if not fields:
             return ()
-        return commands.run(self, fields, given, stdin, statement.at)
-
-    def _assign(self, assignment: Assignment) -> None:
-        name = assignment.name
-        old = self.scope.variables.get(name)
-        if assignment.array is not None:
-            fields = tuple(self.fields(assignment.array))
-            if assignment.append:
-                before = old if isinstance(old, Array) else Array((Field(old),) if old else ())
-                fields = (*before.fields, *fields)
-            self.assign(name, Array(fields))
-            return
-        value = self.value(assignment.value)
-        if assignment.subscript:
-            before = old if isinstance(old, Array) else Array(())
-            self.assign(name, Array((*before.fields, Field(value))))
-        elif assignment.append:
-            held = self.lookup(name, assignment.at) if old is not None else ()
-            self.assign(name, (*flat(held), *value))
-        else:
-            self.assign(name, value)
-
-    def _declare(self, statement: Command) -> None:
-        kind = statement.declares
-        flags = [field.text for field in self.fields(statement.words)]
-        exports = kind == "export" or any(flag.startswith("-") and "x" in flag for flag in flags)
-        for assignment in statement.assignments:
-            self._assign(assignment)
-        names = [assignment.name for assignment in statement.assignments] + [flag for flag in flags if flag[:1] != "-"]
-        for name in names:
-            if exports and "-n" not in flags:
-                self.scope.exported.add(name)
-        if any(name == commands.INHERITED for name in names) and exports:
-            commands.inherited(self, statement.at)
+        written_at = fields[0].at
+        at = written_at if written_at in self._argument_ats else statement.at  # run srun …, where run() { "$@"; }
+        return commands.run(self, fields, given, stdin, at)
 
     def _redirected(self, statement: Redirected, stdin: Value) -> Value:
         targets: list[str] = []

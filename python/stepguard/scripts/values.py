@@ -12,6 +12,7 @@ _MAX_CHOICES = 8
 _MAX_STEPS = 4
 MAX_WEIGHT = 256  # of a value, in pieces; 128 characters weigh as much as a piece
 MAX_FIELDS = 512  # of an array
+MAX_TAINTS = 128  # of a value
 
 
 class Taint(NamedTuple):
@@ -51,7 +52,14 @@ Value = tuple[Piece, ...]
 
 
 class Array(NamedTuple):
+    """An array's elements; `keys` names each ("" for one without), and is empty where none has a name."""
+
     fields: tuple[Field, ...]
+    keys: tuple[str, ...] = ()
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        return self.keys or ("",) * len(self.fields)
 
 
 class Field(NamedTuple):
@@ -92,8 +100,13 @@ def _text(piece: Piece) -> str:
     if piece.text is not None:
         return piece.text
     if piece.choices:
-        return max((text_of(choice) for choice in piece.choices), key=bool)
+        return max((text_of(choice) for choice in piece.choices), key=_says)
     return UNKNOWN
+
+
+def _says(text: str) -> int:
+    """How much of a text is known: of "", what is not known, and text, the last says most."""
+    return 2 * bool(text) - (UNKNOWN in text)
 
 
 def texts_of(value: Value) -> list[str]:
@@ -124,11 +137,11 @@ def _relative(path: str) -> str:
 
 
 def taints_of(value: Iterable[Piece]) -> Taints:
-    found = CLEAN
-    for piece in value:
-        if piece.taints:
-            found |= piece.taints
-    return found
+    found = [piece.taints for piece in value if piece.taints]
+    if len(found) < 2:
+        return found[0] if found else CLEAN
+    union = CLEAN.union(*found)
+    return union if len(union) <= MAX_TAINTS else frozenset(sorted(union)[:MAX_TAINTS])
 
 
 def unknown(at: int, taints: Taints = CLEAN, label: str = "", quoted: bool = False) -> Piece:
@@ -186,7 +199,7 @@ def split(value: Value) -> Iterator[Field]:
     for piece in value:
         if piece.choices and not piece.quoted:
             options = [list(split(choice)) for choice in piece.choices]
-            if all(len(fields) == 1 for fields in options):
+            if all(len(fields) == 1 for fields in options) and not _may_be_option(options):
                 here.append(piece)
                 continue
             if here:
@@ -206,6 +219,11 @@ def split(value: Value) -> Iterator[Field]:
                     here.append(piece._replace(text=found[0], at=piece.at + found.start()))
     if here:
         yield Field(tuple(here))
+
+
+def _may_be_option(options: list[list[Field]]) -> bool:
+    """${A:---option=1}: what is not known there may be no word at all."""
+    return any(fields[0].is_unknown for fields in options) and any(fields[0].text[:1] == "-" for fields in options)
 
 
 def join(one: Value | Array | None, other: Value | Array | None) -> Value | Array:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Assignments and declarations: NAME=value, arrays with and without keys, export, local, declare and their flags."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from stepguard.scripts import launching
+from stepguard.scripts.options import behind_equals
+from stepguard.scripts.tree import Assignment, Command
+from stepguard.scripts.values import (
+    CLEAN,
+    Array,
+    Field,
+    Value,
+    computed,
+    counted,
+    flat,
+    taints_of,
+    text_of,
+    unknown,
+)
+from stepguard.scripts.variables import INHERITED
+
+if TYPE_CHECKING:
+    from stepguard.scripts.shell import Shell
+
+_KEYED = re.compile(r"\[([\w.:-]+)\]=")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def assign(shell: Shell, assignment: Assignment) -> None:
+    """NAME=value and its like."""
+    name = assignment.name
+    old = shell.scope.variables.get(name)
+    if assignment.array is not None:
+        array = _array(shell.fields(assignment.array))
+        if assignment.append:
+            array = _behind(old if isinstance(old, Array) else Array((Field(old),) if old else ()), array)
+        shell.assign(name, array)
+        return
+    value = shell.value(assignment.value)
+    if assignment.subscript:
+        element = Array((Field(value),), (assignment.subscript,))
+        shell.assign(name, _behind(old if isinstance(old, Array) else Array(()), element))
+    elif assignment.append:
+        held = shell.lookup(name, assignment.at) if old is not None else ()
+        shell.assign(name, (*flat(held), *value))
+    else:
+        shell.assign(name, value)
+
+
+def _array(fields: list[Field]) -> Array:
+    """The words of NAME=(…), of which some may be [key]=value."""
+    keys = [_KEYED.match(field.text) for field in fields]
+    if not any(keys):
+        return Array(tuple(fields))
+    words = [
+        field._replace(pieces=behind_equals(field)) if key else field for field, key in zip(fields, keys, strict=True)
+    ]
+    return Array(tuple(words), tuple(key[1] if key else "" for key in keys))
+
+
+def _behind(one: Array, other: Array) -> Array:
+    keys = (*one.all_keys, *other.all_keys) if one.keys or other.keys else ()
+    return Array((*one.fields, *other.fields), keys)
+
+
+def declare(shell: Shell, statement: Command) -> None:
+    """export, local, declare, readonly, typeset."""
+    flags = [field.text for field in shell.fields(statement.words)]
+    given = {letter for flag in flags if flag.startswith("-") for letter in flag[1:]}
+    exports = statement.declares == "export" or "x" in given
+    for assignment in statement.assignments:
+        assign(shell, assignment)
+        if assignment.array is None and "i" in given:
+            shell.assign(assignment.name, _calculated(shell, flat(shell.lookup(assignment.name, assignment.at))))
+        elif assignment.array is None and "n" in given and statement.declares != "export":
+            named = text_of(flat(shell.lookup(assignment.name, assignment.at)))
+            if named.isidentifier():
+                shell.assign(assignment.name, shell.lookup(named, assignment.value.at))
+    names = [assignment.name for assignment in statement.assignments] + [flag for flag in flags if flag[:1] != "-"]
+    if exports and not (statement.declares == "export" and "n" in given):
+        shell.scope.exported.update(names)
+        if INHERITED in names:
+            launching.mention(shell, statement.at, "variable", "1")
+
+
+def _calculated(shell: Shell, value: Value) -> Value:
+    """What a variable that is declared as a number holds: names in its value are read."""
+    taints = CLEAN
+    for piece in value:
+        for found in _NAME.finditer(piece.text or ""):
+            taints |= counted(taints_of(flat(shell.lookup(found[0], piece.at + found.start()))))
+    return (unknown(value[0].at, taints_of(value) | computed(taints)),) if taints else value
