@@ -40,14 +40,14 @@ def chain(shell: Shell, statement: Chain, stdin: Value) -> Value:
 
 def _next(shell: Shell, right: Statement, decides: bool, printed: Value, stdin: Value) -> Value:
     """The right side of && or ||; `decides`: whether it may not be reached."""
-    states = [shell.scope.copy()]
+    states = [shell.snapshot()]
     if decides:
         printed = (*printed, *_within(shell, (next(shell.branches), 0), lambda: shell.run((right,), stdin)))
     else:
         printed = (*printed, *shell.run((right,), stdin))
     if decides or not shell.scope.ended:
         # `cd there && X=1`: taken to succeed.
-        shell.scope.become([*states, shell.scope.copy()] if decides else [shell.scope.copy()])
+        shell.scope.become([*states, shell.snapshot()] if decides else [shell.snapshot()])
     return printed
 
 
@@ -66,12 +66,12 @@ def if_(shell: Shell, statement: If, stdin: Value) -> Value:
     number = next(shell.branches)
     for arm, (condition, body) in enumerate(statement.branches):
         printed += shell.run(condition, stdin)
-        before = shell.scope.copy()
+        before = shell.snapshot()
         printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
-        states.append(shell.scope.copy())
+        states.append(shell.snapshot())
         shell.scope.become([before])
     printed += _within(shell, (number, len(states)), lambda: shell.run(statement.otherwise, stdin))
-    states.append(shell.scope.copy())
+    states.append(shell.snapshot())
     shell.scope.become(states)
     return tuple(printed)
 
@@ -79,12 +79,12 @@ def if_(shell: Shell, statement: If, stdin: Value) -> Value:
 def case(shell: Shell, statement: Case, stdin: Value) -> Value:
     shell.value(statement.subject)
     printed: list[Piece] = []
-    before = shell.scope.copy()
+    before = shell.snapshot()
     states: list[Scope] = [] if statement.has_default else [before.copy()]
     number = next(shell.branches)
     for arm, body in enumerate(statement.bodies):
         printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
-        states.append(shell.scope.copy())
+        states.append(shell.snapshot())
         shell.scope.become([before.copy()])
     shell.scope.become(states)
     return tuple(printed)
@@ -92,7 +92,7 @@ def case(shell: Shell, statement: Case, stdin: Value) -> Value:
 
 def for_(shell: Shell, statement: For, stdin: Value) -> Value:
     fields = list(shell.scope.positional or ()) if statement.words is None else shell.fields(statement.words)
-    before = shell.scope.copy()
+    before = shell.snapshot()
     if len(fields) == 1 and not fields[0].maybe:
         value = fields[0].pieces
     elif fields and not any(field.taints for field in fields) and len(fields) <= 8:
@@ -103,7 +103,7 @@ def for_(shell: Shell, statement: For, stdin: Value) -> Value:
         value = (unknown(fields[0].at if fields else 0, taints, statement.name),)
     shell.assign(statement.name, value)
     printed = shell.run(statement.body, stdin)
-    shell.scope.become([before, shell.scope.copy()])
+    shell.scope.become([before, shell.snapshot()])
     return printed
 
 
@@ -111,9 +111,9 @@ def loop(shell: Shell, statement: Loop, stdin: Value) -> Value:
     control = shell.control
     printed = list(shell.run(statement.condition, stdin))
     shell.control = control | _condition(shell, statement.condition)
-    before = shell.scope.copy()
+    before = shell.snapshot()
     printed += shell.run(statement.body, stdin)
-    shell.scope.become([before, shell.scope.copy()])
+    shell.scope.become([before, shell.snapshot()])
     shell.control = control
     return tuple(printed)
 

@@ -36,26 +36,33 @@ _TERMINALS = frozenset((";", "&", "\n", ";;", "comment", "(", ")", "{", "}", "th
 
 
 class Builder:
-    """Reads the nodes of one text. `too_deep`: something was left out; `documents`: where here-documents stand."""
+    """Reads the nodes of one text.
+
+    `left_out_at`: where the first thing stands that was left out, else -1; `documents`: where here-documents stand.
+    """
 
     def __init__(self, data: bytes, origin: Origin) -> None:
         self._data = data
         self._at = origin.at
         self._words = WordReader(data, origin, self.statements)
         self._depth = 0
-        self.too_deep = False
+        self.left_out_at = -1
         self.documents: list[tuple[int, int]] = []
 
     def statements(self, nodes: list[Node]) -> tuple[Statement, ...]:
         """The statements among the nodes."""
         if self._depth >= _MAX_DEPTH:
-            self.too_deep = True
+            self._leave_out(nodes[0].start_byte if nodes else 0)
             return ()
         self._depth += 1
         try:
             return tuple(statement for node in nodes for statement in self._statement(node))
         finally:
             self._depth -= 1
+
+    def _leave_out(self, position: int) -> None:
+        if self.left_out_at < 0:
+            self.left_out_at = self._at(position)
 
     def _statement(self, node: Node) -> Iterator[Statement]:
         if not node.is_named:
@@ -180,7 +187,7 @@ class Builder:
                 elif child.type == "heredoc_start":
                     quoted = any(mark in self._data[child.start_byte : child.end_byte] for mark in b"'\"\\")
                 elif child.type == "heredoc_end" and (child.is_missing or child.start_byte == child.end_byte):
-                    self.too_deep = True
+                    self._leave_out(node.start_byte)
                 elif child.type == "heredoc_body":
                     self.documents.append((self._at(child.start_byte), self._at(child.end_byte - 1) + 1))
                     body = self._words.raw(child.start_byte, child.end_byte) if quoted else self._words.document(child)
@@ -195,7 +202,10 @@ class Builder:
                 descriptor = self._data[child.start_byte : child.end_byte].decode("ascii", "replace")
             elif not child.is_named:
                 operator = child.type
-            elif operator and descriptor in ("", "0", "1") and operator not in (">&", "<&"):
+            elif operator == "<" and descriptor not in ("", "0", "1", "-"):
+                yield Redirect(f"{descriptor}<", self._words.word(child))
+                descriptor = "-"
+            elif operator and descriptor in ("", "0", "1") and operator != ">&":
                 yield Redirect({">|": ">", "&>": ">", "&>>": ">>"}.get(operator, operator), self._words.word(child))
                 # tree-sitter takes words behind the file for more files.
                 descriptor = "-"

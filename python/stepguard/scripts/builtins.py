@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.options import behind_equals
-from stepguard.scripts.values import Array, Field, Value, computed, counted, flat, split, taints_of, unknown
+from stepguard.scripts.values import (
+    LINES,
+    WORDS,
+    Array,
+    Field,
+    Value,
+    computed,
+    counted,
+    flat,
+    split,
+    taints_of,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
@@ -64,17 +76,20 @@ def export(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
 def read(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     names: list[str] = []
     words = list(fields[1:])
+    array = ""
     whole = False
     while words:
         text = words.pop(0).text
         whole = whole or text == "-d"
-        if text.startswith("-"):
-            if text[-1] in "dniNptu" and words:  # they take a value
-                words.pop(0)
-            elif text.endswith("a") and words:
-                shell.assign(words.pop(0).text, _lines(stdin, at))
-        else:
+        if not text.startswith("-"):
             names.append(text)
+        elif text[-1] in "dniNptu" and words:  # they take a value
+            value = words.pop(0).text
+            stdin = shell.scope.files.get(f"&{value}", stdin) if text.endswith("u") else stdin
+        elif text.endswith("a") and words:
+            array = words.pop(0).text
+    if array:
+        shell.assign(array, _elements(stdin, at, WORDS))
     for name in names:
         shell.assign(name, stdin if whole and len(names) == 1 else (unknown(at, taints_of(stdin), name),))
     return ()
@@ -82,15 +97,33 @@ def read(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 def mapfile(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     name = fields[-1].text if len(fields) > 1 and not fields[-1].text.startswith("-") else "MAPFILE"
-    shell.assign(name, _lines(stdin, at))
+    shell.assign(name, _elements(stdin, at, LINES))
     return ()
 
 
-def _lines(stdin: Value, at: int) -> Array:
-    fields = tuple(split(stdin))
-    if fields and all(piece.text is not None for piece in stdin):
-        return Array(fields)
+def _elements(stdin: Value, at: int, parts: re.Pattern[str]) -> Array:
+    if stdin and all(piece.text is not None for piece in stdin):
+        return Array(tuple(split(tuple(piece._replace(quoted=False) for piece in stdin), parts)))
     return Array((Field((unknown(at, taints_of(stdin)),)),))
+
+
+def alias(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    for field in fields[1:]:
+        name, equals, _ = field.text.partition("=")
+        if equals:
+            shell.aliases[name] = behind_equals(field)
+    return ()
+
+
+def unalias(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    for field in fields[1:]:
+        shell.aliases.pop(field.text, None)
+    return ()
+
+
+def silent(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """A builtin that prints nothing and changes no variable."""
+    return ()
 
 
 def trap(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -119,6 +152,9 @@ def let(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 
 BUILTINS = {
+    **dict.fromkeys((":", "[", "cd", "false", "shopt", "sleep", "test", "true", "umask", "wait"), silent),
+    "alias": alias,
+    "unalias": unalias,
     "exit": end,
     "return": end,
     "set": set_,

@@ -77,9 +77,8 @@ def changes(report: Report, data: bytes) -> Iterator[Change]:
     """What may be changed in the bytes that the report is of. Whether it mends anything, a new report tells."""
     text = source(report.file, data)
     script = _Script.of(data)
-    jobs, _, _ = jobs_of(text)
     kinds = {finding.rule.kind for finding in report.findings}
-    for job in jobs:
+    for job in jobs_of(text).jobs:
         if "bad-auto-resume-value" in kinds:
             yield from _values(script, job)
         if "misplaced-auto-resume" in kinds and _is_followed(report, text):

@@ -38,6 +38,7 @@ class Report:
     parse: str
     guarded_steps: tuple[GuardedStep, ...] = ()
     findings: tuple[Finding, ...] = ()
+    unread_line: int = 0  # the first that could not be read, 0 where it is not one line
 
     @property
     def failed(self) -> bool:
@@ -56,7 +57,7 @@ def check(name: str, data: bytes) -> Report:
     text = source(name, data)
     if text.language == "none":
         return Report(name, "not-a-script")
-    jobs, whole, is_entry = jobs_of(text)
+    jobs, whole, is_entry, unread = jobs_of(text)
     judgements = [judgement for job in jobs for judgement in judge(job, is_entry and job is jobs[0])]
     steps = sorted(
         {
@@ -67,24 +68,34 @@ def check(name: str, data: bytes) -> Report:
         }.items()
     )
     parse = "ok" if whole and not text.cut and text.language != "other" else "partial"
-    return Report(name, parse, tuple(GuardedStep(*step) for step in steps), _findings(text, judgements))
+    line = text.place(min(unread))[0] if unread else 0
+    return Report(name, parse, tuple(GuardedStep(*step) for step in steps), _findings(text, judgements), line)
 
 
-def jobs_of(text: Source) -> tuple[list[Job], bool, bool]:
-    """(The job scripts in the file, whether all of it was read, whether it is a program that a step starts)."""
+class Jobs(NamedTuple):
+    """The job scripts in a file. `is_entry`: a step starts it as a program. `unread`: places that were left out."""
+
+    jobs: list[Job]
+    whole: bool
+    is_entry: bool
+    unread: list[int]
+
+
+def jobs_of(text: Source) -> Jobs:
+    """What the file does."""
     try:
         reading = read(text.data) if text.language == "shell" else NOTHING
     except RecursionError:  # what nests deeper than anybody writes
-        reading = NOTHING._replace(whole=False)
-    jobs, whole = _walk(text, reading, in_step=False)
+        reading = NOTHING._replace(broken_at=0)
+    jobs, whole, unread = _walk(text, reading, in_step=False)
     first = jobs[0]
     is_entry = first.reads_task_variable and not first.starts_step and not first.directives and text.language != "other"
     if is_entry and len(jobs) == 1:
-        jobs, whole = _walk(text, reading, in_step=True)
-    return jobs, whole, is_entry
+        jobs, whole, unread = _walk(text, reading, in_step=True)
+    return Jobs(jobs, whole, is_entry, unread)
 
 
-def _walk(text: Source, reading: Reading, in_step: bool) -> tuple[list[Job], bool]:
+def _walk(text: Source, reading: Reading, in_step: bool) -> tuple[list[Job], bool, list[int]]:
     job = Job()
     job.directives, job.late_directives = directives.read_directives(list(directives.lines_of(text.data)))
     shell = Shell(job, Scope(), Budget(_MAX_STATEMENTS, _MAX_NESTED_BYTES), in_step)
@@ -92,7 +103,8 @@ def _walk(text: Source, reading: Reading, in_step: bool) -> tuple[list[Job], boo
         whole = _gather(text, reading, job, shell)
     except RecursionError:
         whole = False
-    return [job, *shell.inner_jobs], whole and not shell.budget.spent
+    unread = [reading.broken_at] if reading.broken_at >= 0 else shell.budget.unread
+    return [job, *shell.inner_jobs], whole and not shell.budget.spent, unread
 
 
 def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:

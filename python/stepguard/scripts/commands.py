@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 
 from stepguard.scripts import launching
 from stepguard.scripts.builtins import BUILTINS
+from stepguard.scripts.carriers import exec_, look_for_option, parallel, program, wrapper, xargs
 from stepguard.scripts.options import behind_equals, is_guard
-from stepguard.scripts.programs import COMMANDS, HARMLESS, LAUNCHERS, NAMES_LAUNCHER, RUNNERS, SHELLS, WRAPPERS, base
-from stepguard.scripts.tools import TOOLS, everything, tool
+from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, WRAPPERS, base
+from stepguard.scripts.tools import TOOLS, everything, named_within, tool
 from stepguard.scripts.values import (
     CLEAN,
     UNKNOWN,
     Array,
     Field,
-    Piece,
     Value,
     flat,
     key_of,
+    split,
     taints_of,
     unknown,
 )
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
 
 _RESIZE_SCRIPT = re.compile(r"resize\.sh$")
-_TEXT_FOLLOWS = re.compile(r"-[a-z]*c")  # bash -lc TEXT
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 # What slurm_job_N_resize.sh sets (scontrol, 22.05 to 26.05).
 _REFRESHED = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
@@ -70,6 +70,8 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         return _script(shell, content, fields[1:], stdin)
     if UNKNOWN in name or (fields[0].maybe and not name.endswith("srun")):
         return _open(shell, fields, stdin, at)
+    if name in shell.aliases and not fields[0].pieces[0].quoted:
+        return _aliased(shell, name, fields, stdin, at)
     if name in shell.scope.functions:
         return shell.call(name, fields[1:], stdin)
     name = base(name)
@@ -77,7 +79,7 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if handler is not None:
         return handler(shell, fields, stdin, at)
     if name in WRAPPERS:
-        return _wrapper(shell, name, fields, stdin, at)
+        return wrapper(shell, name, fields, stdin, at)
     if name in SHELLS:
         return _shell(shell, fields, stdin, at)
     if is_guard(name):
@@ -85,32 +87,27 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         return ()
     if name in HARMLESS and name not in RUNNERS:
         if name not in _PRINTING:
-            _look_for_option(shell, fields)
+            look_for_option(shell, fields)
         shell.prepare(name, fields, at)
         return tool(shell, fields, stdin, at)
-    return _program(shell, fields, stdin, at)
+    printed = program(shell, fields, stdin, at)
+    return (*printed, *_read_by_code(shell, fields, at)) if name in CODE_RUNNERS else printed
 
 
-def _program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    """Any other program. Another command may stand behind it: nsys profile -o x srun …, ./wrap.sh srun …."""
-    name = base(fields[0].text)
-    behind = len(fields) if name in LAUNCHERS and name not in RUNNERS else _command_behind(fields)
-    own = fields[:behind]
-    _look_for_option(shell, own)
-    printed = (tool if name in HARMLESS else launching.program)(shell, own, stdin, at)
-    return _run(shell, fields[behind:], stdin, at) if behind < len(fields) else printed
+def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    value = shell.aliases.pop(name)  # it is not expanded in itself
+    words = [*split(tuple(piece._replace(quoted=False) for piece in value)), *fields[1:]]
+    printed = _run(shell, words, stdin, at) if words else ()
+    shell.aliases[name] = value
+    return printed
 
 
-def _command_behind(fields: Sequence[Field]) -> int:
-    """Where a command begins that another one is told to run: a launcher with options behind it."""
-    for index in range(1, len(fields) - 1):
-        field, following = fields[index], fields[index + 1].text
-        name = base(field.text)
-        if name in SHELLS and _TEXT_FOLLOWS.fullmatch(following):
-            return index
-        if name in COMMANDS and following.startswith("-") and not NAMES_LAUNCHER.search(fields[index - 1].text):
-            return index
-    return len(fields)
+def _read_by_code(shell: Shell, fields: Sequence[Field], at: int) -> Value:
+    """What perl -e CODE and its like read from the environment."""
+    code = " ".join(field.text for field in fields[1:])
+    launching.environment(shell, fields[0].text, at, named_in=code)
+    taints = taints_of(unknown(at, named_within(field)) for field in fields[1:])
+    return (unknown(at, taints),) if taints else ()
 
 
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -120,36 +117,11 @@ def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
             return _run(shell, fields[index:], stdin, at)
         if field.text and not field.is_unknown:
             break
-    _look_for_option(shell, fields)
+    look_for_option(shell, fields)
     return launching.program(shell, fields, stdin, at)
 
 
-def _look_for_option(shell: Shell, fields: Sequence[Field]) -> None:
-    for field in fields[1:]:
-        if field.text.startswith("--auto-resume=") and not field.pieces[0].quoted:
-            launching.mention(shell, launching.shown_at(field), "command", field.text.partition("=")[2])
-
-
 # -- wrappers and shells ----------------------------------------------------------------------------------------------
-
-
-def _wrapper(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    takes, before = WRAPPERS[name]
-    position = 1
-    while position < len(fields) and fields[position].text.startswith("-") and len(fields[position].text) > 1:
-        if name == "command" and fields[position].text in ("-v", "-V"):
-            return (unknown(at),)
-        position += 2 if fields[position].text in takes else 1
-    position += before
-    return _run(shell, fields[position:], stdin, at) if position < len(fields) else ()
-
-
-def _exec(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    if len(fields) < 2:
-        return ()
-    printed = _wrapper(shell, "exec", fields, stdin, at)
-    shell.scope.ended = True
-    return printed
 
 
 def _env(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -191,7 +163,7 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
             content = shell.scope.files.get(key_of(field.pieces))
             if content is not None and _is_script(content):
                 return _script(shell, content, fields[index + 1 :], stdin)
-            return _program(shell, fields, stdin, field.at if field.at < at else at)
+            return program(shell, fields, stdin, field.at if field.at < at else at)
     child = shell.child()
     return _finished(shell, child, child.nested(stdin, child))
 
@@ -233,47 +205,6 @@ def _stepguard(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> 
     return (unknown(at),)
 
 
-def _xargs(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    position = 1
-    place = ""
-    while position < len(fields) and fields[position].text.startswith("-"):
-        text = fields[position].text
-        if text.startswith("-I"):
-            place = text[2:] or (fields[position + 1].text if position + 1 < len(fields) else "")
-        position += 2 if text in ("-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs") else 1
-    item = unknown(at, taints_of(stdin))
-    words = list(fields[position:]) or [Field((Piece("echo", at),))]
-    if place:
-        words = [_filled(field, place, item) for field in words]
-    else:
-        words.append(Field((item,)))
-    return _run(shell, words, (), at)
-
-
-def _parallel(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    texts = [field.text for field in fields]
-    mark = next((index for index, text in enumerate(texts) if text in (":::", "::::")), len(fields))
-    taints = taints_of(stdin) | taints_of(piece for field in fields[mark:] for piece in field.pieces)
-    launching.program(shell, [fields[0], *(f for f in fields[1:mark] if f.taints)], (), at)
-    position = 1
-    while position < mark and texts[position].startswith("-"):
-        position += 2 if texts[position] in ("-j", "-P", "-S", "--jobs", "--sshlogin", "--sshloginfile", "--slf") else 1
-    item = unknown(at, taints)
-    words = [_filled(field, "{}", item) for field in fields[position:mark]]
-    return _run(shell, words, (), at) if words else ()
-
-
-def _filled(field: Field, place: str, item: Piece) -> Field:
-    pieces: list[Piece] = []
-    for piece in field.pieces:
-        if piece.text is None or place not in piece.text:
-            pieces.append(piece)
-            continue
-        before, _, after = piece.text.partition(place)
-        pieces += [p for p in (piece._replace(text=before), item, piece._replace(text=after)) if p.text != ""]
-    return Field(tuple(pieces), field.maybe)
-
-
 def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """python -c CODE, a program on stdin, or a file."""
     texts = [field.text for field in fields]
@@ -287,7 +218,7 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
         if len([text for text in texts[1:] if not text.startswith("-")]):
             inputs |= taints_of(piece for field in fields for piece in field.pieces)
     else:
-        return _program(shell, fields, stdin, at)
+        return program(shell, fields, stdin, at)
     from stepguard.scripts.python_inline import printed_by
 
     return (unknown(at, inputs | printed_by(shell, code)),)
@@ -296,14 +227,14 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
 _HANDLERS: dict[str, Handler] = {
     **BUILTINS,
     **TOOLS,
-    "exec": _exec,
+    "exec": exec_,
     "env": _env,
     "eval": _eval,
     "source": _source,
     ".": _source,
     "stepguard": _stepguard,
-    "xargs": _xargs,
-    "parallel": _parallel,
+    "xargs": xargs,
+    "parallel": parallel,
     "python": _python,
     "python3": _python,
     "srun": launching.srun,

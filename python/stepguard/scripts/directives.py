@@ -37,7 +37,7 @@ def lines_of_value(value: Value) -> list[Line]:
         for index, part in enumerate(text.split("\n")):
             if index:
                 lines.append((at, []))
-            if not lines[-1][1]:
+            if not any(lines[-1][1]):
                 lines[-1] = (at, [])
             lines[-1][1].append(part)
             at += len(part.encode("utf-8", "surrogateescape")) + 1

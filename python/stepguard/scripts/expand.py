@@ -58,6 +58,7 @@ class Expander:
         pieces: list[Piece] = []
         for part in word.parts:
             pieces += flat(self._part(part))
+        self._shell.budget.take(len(pieces) >> 4)
         return tuple(pieces)
 
     def _fields(self, word: Word) -> Iterator[Field]:

@@ -31,7 +31,7 @@ from stepguard.scripts.values import (
     texts_of,
     unknown,
 )
-from stepguard.scripts.variables import RENDEZVOUS
+from stepguard.scripts.variables import tells_of_peers
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
@@ -97,9 +97,7 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     printed: Value = ()
     mentions = len(shell.job.mentions)
     if line.program:
-        from stepguard.scripts import commands
-
-        printed = commands.run(child, line.program, {}, stdin, line.program[0].at)
+        printed = child.start(line.program, stdin, line.program[0].at)
         shell.whole = shell.whole and child.whole
         if len(shell.job.mentions) > mentions:
             shell.job.steps[at] = shell.job.steps[at]._replace(is_misplaced=True)
@@ -180,12 +178,10 @@ def sbatch(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
     for field in line.program[1:] if name == "sbatch" else ():
         if field.text.startswith("--auto-resume="):
             mention(shell, shown_at(field), "program", field.text.partition("=")[2])
-    from stepguard.scripts import commands
-
     if name == "salloc":
         if line.program:
             child = shell.child()
-            commands.run(child, line.program, {}, stdin, line.program[0].at)
+            child.start(line.program, stdin, line.program[0].at)
             shell.whole = shell.whole and child.whole
         return ()
     wrapped = line.last("wrap")
@@ -282,11 +278,11 @@ def _is_name(value: Value) -> bool:
     return any(char.isalpha() for char in text) and ":" not in text
 
 
-def environment(shell: Shell, what: str, at: int) -> None:
-    """Judges what a program learns of its peers from the environment."""
+def environment(shell: Shell, what: str, at: int, named_in: str | None = None) -> None:
+    """Judges what a program learns of its peers from the environment; `named_in`: only what that text names."""
     for name in sorted(shell.scope.exported):
         value = shell.scope.variables.get(name)
-        if value is None or not RENDEZVOUS.fullmatch(name):
+        if value is None or not tells_of_peers(name) or (named_in is not None and name not in named_in):
             continue
         held = flat(value)
         taints = taints_of(held) | taints_of(shell.scope.files.get(key_of(held), ()))

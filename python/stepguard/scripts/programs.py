@@ -26,12 +26,12 @@ HARMLESS = frozenset(
 
 # They start something elsewhere, or tell something elsewhere how it finds its peers.
 LAUNCHERS = frozenset(
-    ("accelerate", "aprun", "bpsh", "charmrun", "clush", "colossalai", "composer", "dask-scheduler", "dask-ssh",
-     "dask-worker", "deepspeed", "dsh", "fabric", "horovodrun", "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun",
-     "lightning", "mpdboot", "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun", "mpirun_rsh", "orterun",
-     "parallel", "parallel-scp", "parallel-ssh", "pdcp", "pdsh", "pnuke", "prrte", "prsync", "prterun", "prun",
-     "pscp", "pssh", "ray", "rpdcp", "rsh", "rsync", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh",
-     "torchrun", "torchx")
+    ("accelerate", "ansible", "ansible-playbook", "aprun", "bpsh", "charmrun", "clush", "colossalai", "composer",
+     "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "gaspi_run", "horovodrun",
+     "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun", "lightning", "mpdboot", "mpiexec", "mpiexec.hydra",
+     "mpiexec.slurm", "mpirun", "mpirun_rsh", "mussh", "orterun", "parallel", "parallel-scp", "parallel-ssh", "pdcp",
+     "pdsh", "pnuke", "prrte", "prsync", "prterun", "prun", "pscp", "psh", "pssh", "ray", "rpdcp", "rsh", "rsync",
+     "rush", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx")
 )  # fmt: skip
 
 # They tell nothing about which work a command line is; what they run does.
@@ -63,6 +63,20 @@ WRAPPERS: dict[str, tuple[frozenset[str], int]] = {
     "noglob": (frozenset(), 0),
     "-": (frozenset(), 0),
 }
+
+# They are told a command as text, in one word; at and batch on their input.
+TEXT_RUNNERS = frozenset(
+    ("at", "batch", "clush", "flock", "pdsh", "rsh", "runuser", "screen", "script", "sg", "ssh", "su", "tmux", "watch",
+     "xterm")
+)  # fmt: skip
+SSH_TAKES_VALUE = frozenset(f"-{letter}" for letter in "BbcDEeFIiJLlmOopQRSWw")
+PARALLEL_TAKES_VALUE = frozenset(
+    ("--arg-file", "--delay", "--joblog", "--jobs", "--retries", "--slf", "--sshlogin", "--sshloginfile", "--timeout",
+     "--wd", "--workdir", "-a", "-j", "-n", "-N", "-P", "-S")
+)  # fmt: skip
+
+# They run a program that is given as a word: perl -e CODE.
+CODE_RUNNERS = frozenset(("julia", "lua", "node", "perl", "php", "Rscript", "ruby"))
 
 # They print or launch, but run another command, too, when one stands behind them.
 RUNNERS = frozenset(("conda", "find", "ssh", "rsh"))

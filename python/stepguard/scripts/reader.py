@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.scripts.builder import Builder
+from stepguard.scripts.oddities import without_oddities
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.tree import Statement
 
@@ -27,14 +28,19 @@ _BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d)"
 
 
 class Reading(NamedTuple):
-    """`whole`: nothing was left out. `documents`: where here-documents stand, (start, end)."""
+    """`broken_at`: where the first thing stands that could not be read, else -1. `documents`: where here-documents
+    stand, (start, end)."""
 
     statements: tuple[Statement, ...]
-    whole: bool
+    broken_at: int
     documents: tuple[tuple[int, int], ...]
 
+    @property
+    def whole(self) -> bool:
+        return self.broken_at < 0
 
-NOTHING = Reading((), True, ())
+
+NOTHING = Reading((), -1, ())
 
 
 @cache
@@ -50,7 +56,10 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
     data, origin = _with_braces(_UNKNOWN_TO_GRAMMAR.sub(_known, data), origin or Origin())
     parse = _parser().parse
     root = parse(data).root_node
-    whole = not root.has_error
+    if root.has_error:
+        data = without_oddities(data)
+        root = parse(data).root_node
+    broken_at = origin.at(_stumble(root)) if root.has_error else -1
     for _ in range(_MAX_REPAIRS if len(data) < _MANY_BYTES else 1):
         if not root.has_error:
             break
@@ -58,7 +67,7 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
         root = parse(data).root_node
     builder = Builder(data, origin)
     statements = builder.statements([root] if root.type == "ERROR" else root.children)
-    return Reading(statements, whole and not builder.too_deep, tuple(builder.documents))
+    return Reading(statements, broken_at if broken_at >= 0 else builder.left_out_at, tuple(builder.documents))
 
 
 def _with_braces(data: bytes, origin: Origin) -> tuple[bytes, Origin]:

@@ -11,12 +11,14 @@ from stepguard.scripts.values import Array, Field, Value, flat, join
 
 
 class Budget:
-    """How much may still be done for one file; `spent` when it was not enough."""
+    """How much may still be done for one file; `spent` when it was not enough. `unread`: what could not be read, by
+    its places."""
 
     def __init__(self, statements: int, nested_bytes: int) -> None:
         self._statements = statements
         self._nested_bytes = nested_bytes
         self.spent = False
+        self.unread: list[int] = []
 
     def take(self, statements: int, nested_bytes: int = 0) -> bool:
         self._statements -= statements

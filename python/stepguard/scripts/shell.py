@@ -65,6 +65,7 @@ class Shell:
         self.branch: tuple[tuple[int, int], ...] = ()
         self.control: Taints = CLEAN
         self.whole = True
+        self.aliases: dict[str, Value] = {}
         self.inner_jobs: list[Job] = []
         self.called: set[str] = set()
         self._depth = depth
@@ -141,9 +142,22 @@ class Shell:
         if not self.budget.take(1, len(data)):
             return ()
         reading = read(bytes(data), Origin(pieces))
+        if reading.broken_at >= 0:
+            self.budget.unread.append(reading.broken_at)
         self.whole = self.whole and reading.whole
         shell.scope.variables.update(bound)
         return shell.run(reading.statements, stdin)
+
+    def nested_apart(self, value: Value, stdin: Value = _NOTHING) -> Value:
+        """Runs text as a script in a shell of its own."""
+        child = self.child()
+        printed = child.nested(value, child, stdin)
+        self.whole = self.whole and child.whole
+        return printed
+
+    def start(self, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+        """Runs a command whose words are known; what it prints."""
+        return commands.run(self, fields, {}, stdin, at)
 
     def child(self, in_step: bool | None = None, job: Job | None = None) -> Shell:
         """A shell that is started as a program."""
@@ -219,6 +233,10 @@ class Shell:
         for redirect in statement.redirects:
             if redirect.operator in ("<<", "<<<", "<"):
                 stdin = self._input(redirect)
+            elif redirect.operator == "<&":
+                stdin = self.scope.files.get(f"&{key_of(self.value(redirect.target))}", stdin)
+            elif redirect.operator.endswith("<"):
+                self.scope.files[f"&{redirect.operator[:-1]}"] = self._input(redirect)
             else:
                 targets.append(redirect.operator + key_of(self.value(redirect.target)))
         body = statement.body
@@ -234,7 +252,7 @@ class Shell:
 
     def _input(self, redirect: Redirect) -> Value:
         value = self.value(redirect.target)
-        if redirect.operator == "<":
+        if not redirect.operator.startswith("<<"):
             return self.scope.files.get(key_of(value), ())
         return value
 
@@ -256,12 +274,17 @@ class Shell:
     def aside(self, action: Callable[[], Value]) -> Value:
         """Runs something whose changes are its own, but for the files."""
         kept = self.scope
-        self.scope = kept.copy()
+        self.scope = self.snapshot()
         try:
             return action()
         finally:
             kept.files = self.scope.files
             self.scope = kept
+
+    def snapshot(self) -> Scope:
+        """The scope as it is now. With many variables that is work, too."""
+        self.budget.take(len(self.scope.variables) >> 8)
+        return self.scope.copy()
 
     def _test(self, statement: Test, _: Value) -> Value:
         for word in statement.words:

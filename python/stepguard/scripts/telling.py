@@ -28,7 +28,8 @@ def told(report: Report, with_info: bool = False) -> Iterator[str]:
     hidden = len(report.findings) - len(shown)
     more = f" ({hidden} more with --info)" if hidden else ""
     if report.parse != "ok":
-        yield f"{name}: {_PARTS[report.parse]}{more}"
+        where = f"{name}:{report.unread_line}: not understood here" if report.unread_line else name
+        yield f"{where}: {_PARTS[report.parse]}{more}"
     elif not shown:
         yield f"{name}: clean{more}"
 

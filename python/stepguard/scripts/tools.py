@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.programs import base
 from stepguard.scripts.values import (
     CLEAN,
+    MAX_FIELDS,
     Array,
     Field,
     Piece,
@@ -21,6 +22,7 @@ from stepguard.scripts.values import (
     flat,
     key_of,
     taints_of,
+    text_of,
     unknown,
 )
 from stepguard.scripts.variables import STALE, is_stale_count
@@ -36,20 +38,41 @@ def echo(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 def printf(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     words = list(fields[1:])
-    if words and words[0].text == "-v" and len(words) > 1:
-        taints = taints_of(piece for field in words[2:] for piece in field.pieces)
-        plain = words[3].pieces if len(words) == 4 and words[2].text == "%s" else (unknown(at, taints),)
-        shell.assign(words[1].text, plain)
+    name = words[1].text if len(words) > 2 and words[0].text == "-v" else ""
+    words = words[2:] if name else words
+    words = words[1:] if words and words[0].text == "--" else words
+    if not words:
         return ()
-    if words and words[0].text.strip("\\n ") == "%s" and len(words) > 1:
-        return (*flat(Array(tuple(words[1:]))), Piece("\n", at))
-    if len(words) == 1:
-        return (Piece(words[0].text.replace("\\n", "\n"), words[0].at), *_only_taints(words[0].taints, at))
-    return (unknown(at, taints_of(piece for field in words for piece in field.pieces)),)
+    printed = tuple(_formatted(words[0].pieces, words[1:], at))
+    if name:
+        shell.assign(name, printed)
+        return ()
+    return printed
 
 
-def _only_taints(taints: Taints, at: int) -> Value:
-    return (unknown(at, taints),) if taints else ()
+def _formatted(form: Value, arguments: list[Field], at: int) -> Iterator[Piece]:
+    """What printf makes of its arguments; the format is used until none is left."""
+    waiting = iter(arguments[:MAX_FIELDS])
+    argument = next(waiting, None)
+    while True:
+        before = argument
+        for piece in form:
+            if piece.text is None:
+                yield piece
+                continue
+            for found in _FORMAT.finditer(piece.text):
+                if found["spec"] and found["spec"] != "%%":
+                    yield from argument.pieces if argument is not None else ()
+                    argument = next(waiting, None)
+                elif found[0]:
+                    text = _ESCAPES.get(found[0], found[0])
+                    yield piece._replace(text=text, at=piece.at + found.start())
+        if argument is None or argument is before:
+            return
+
+
+_FORMAT = re.compile(r"(?P<spec>%[-+ #0-9.*]*[a-zA-Z%])|\\[nt]|[^%\\]+|.", re.DOTALL)
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "%%": "%"}
 
 
 def cat(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -87,7 +110,7 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         content = shell.scope.files.get(key_of(field.pieces))
         if content:
             taints |= taints_of(content)
-        taints |= _named_within(field)
+        taints |= named_within(field)
         if any(piece.label == _ENVIRONMENT for piece in stdin):
             taints |= _filtered(field)
     name = base(fields[0].text)
@@ -98,7 +121,7 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     return (unknown(at, taints),)
 
 
-_READS_ENVIRONMENT = re.compile(r"(?:environ|getenv|ENVIRON|ENV)\W{1,4}(SLURM_\w+)")
+_READS_ENVIRONMENT = re.compile(r"(?:environ|env|ENVIRON|ENV)\W{1,4}(SLURM_\w+)")
 
 
 def _filtered(field: Field) -> Taints:
@@ -110,16 +133,27 @@ def _filtered(field: Field) -> Taints:
     return found
 
 
-def _named_within(field: Field) -> Taints:
-    """Variables that a one-liner of awk, perl or Python reads."""
+def named_within(field: Field) -> Taints:
+    """Variables that a one-liner of awk, perl, R or Python reads."""
     found = CLEAN
-    for piece in field.pieces:
-        if piece.text and "SLURM_" in piece.text:
-            for match in _READS_ENVIRONMENT.finditer(piece.text):
-                if STALE.fullmatch(match[1]):
-                    at = piece.at + len(piece.text[: match.start(1)].encode("utf-8", "surrogateescape"))
-                    found |= {Taint(at, match[1], is_stale_count(match[1]))}
+    text = field.text
+    if "SLURM_" in text:
+        for match in _READS_ENVIRONMENT.finditer(text):
+            if STALE.fullmatch(match[1]):
+                found |= {Taint(_place(field.pieces, match.start(1)), match[1], is_stale_count(match[1]))}
     return found
+
+
+def _place(value: Value, index: int) -> int:
+    """Where the character of that number stands."""
+    at = 0
+    for piece in value:
+        text = text_of((piece,))
+        at = piece.at
+        if index < len(text):
+            return at + len(text[:index].encode("utf-8", "surrogateescape")) if piece.text is not None else at
+        index -= len(text)
+    return at
 
 
 _ENVIRONMENT = "(the environment)"

@@ -193,8 +193,12 @@ def counted(taints: Taints) -> Taints:
     return frozenset(taint._replace(is_count=True) for taint in taints)
 
 
-def split(value: Value) -> Iterator[Field]:
-    """The fields of an expansion without quotes."""
+WORDS = re.compile(r"(\s+)|\S+")
+LINES = re.compile(r"(\n+)|[^\n]+")
+
+
+def split(value: Value, parts: re.Pattern[str] = WORDS) -> Iterator[Field]:
+    """The fields of an expansion without quotes; `parts` finds them, and in its group what stands between them."""
     here: list[Piece] = []
     for piece in value:
         if piece.choices and not piece.quoted:
@@ -210,8 +214,8 @@ def split(value: Value) -> Iterator[Field]:
         elif piece.text is None or piece.quoted:
             here.append(piece)
         else:
-            for found in re.finditer(r"\s+|\S+", piece.text):
-                if found[0].isspace():
+            for found in parts.finditer(piece.text):
+                if found[1]:
                     if here:
                         yield Field(tuple(here))
                     here = []

@@ -18,8 +18,14 @@ RENDEZVOUS = re.compile(
     r"(?i)(?:\w*_)?(?:MASTER|HEAD|RDZV|RENDEZVOUS|COORDINATOR|CHIEF|LEADER|RANK0|RANK_0|HOST_?FILE|HOSTS?|HOST_?LIST"
     r"|MACHINE_?FILE|NODE_?FILE|NODE_?LIST|SERVER|SCHEDULER|ADDR|ADDRESS|ENDPOINTS?|INIT_METHOD|IP|WORLD_?SIZE|NNODES"
     r"|NUM_?NODES|N_NODES|NODES|NODE_COUNT|NUM_MACHINES|NUM_HOSTS|NUM_PROCESSES|NPROCS?|NTASKS|REPLICAS|WORKERS"
-    r"|NUM_WORKERS|TF_CONFIG)(?:_\w*)?"
+    r"|NUM_WORKERS?|TF_CONFIG|COMM_ID|UR[IL]|TRAINERS?|PEERS?|CLUSTER|CLUSTER_SPEC|WORKER|NODE|WCOLL)(?:_\w*)?"
 )
+_TOLD_ONLY = re.compile(r"(?i)\w+_(?:LOGS?|LOG_?(?:DIR|FILE)|TAGS?|TITLE|LABEL|COMMENT|REPORT|MESSAGE|MSG|OUT|OUTPUT)")
+
+
+def tells_of_peers(name: str) -> bool:
+    """Whether programs take a variable of this name for where their peers are, or how many."""
+    return RENDEZVOUS.fullmatch(name) is not None and _TOLD_ONLY.fullmatch(name) is None
 
 
 def is_stale_list(name: str) -> bool:

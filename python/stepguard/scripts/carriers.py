@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that run others: wrappers, xargs, parallel, ssh; those that are told one as text: su -c, tmux, at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.scripts import launching
+from stepguard.scripts.programs import (
+    COMMANDS,
+    HARMLESS,
+    LAUNCHERS,
+    NAMES_LAUNCHER,
+    PARALLEL_TAKES_VALUE,
+    RUNNERS,
+    SHELLS,
+    SSH_TAKES_VALUE,
+    TEXT_RUNNERS,
+    WRAPPERS,
+    base,
+)
+from stepguard.scripts.tools import tool
+from stepguard.scripts.values import Field, Piece, Value, key_of, taints_of, unknown
+
+if TYPE_CHECKING:
+    from stepguard.scripts.shell import Shell
+
+_TEXT_FOLLOWS = re.compile(r"-[a-z]*[cs]")  # bash -lc TEXT, bash -s
+_STARTS_STEP = re.compile(
+    r"(?:^|[;&|({\n]|\b(?:then|do|else|exec|time|nohup|sudo)\s)\s*(?:\S*/)?(?:srun|sbatch|salloc)\s"
+)
+
+
+def wrapper(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    takes, before = WRAPPERS[name]
+    position = 1
+    while position < len(fields) and fields[position].text.startswith("-") and len(fields[position].text) > 1:
+        if name == "command" and fields[position].text in ("-v", "-V"):
+            return (unknown(at),)
+        position += 2 if fields[position].text in takes else 1
+    position += before
+    return shell.start(fields[position:], stdin, at) if position < len(fields) else ()
+
+
+def exec_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    if len(fields) < 2:
+        return ()
+    printed = wrapper(shell, "exec", fields, stdin, at)
+    shell.scope.ended = True
+    return printed
+
+
+def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """Any other program. Another command may stand behind it: nsys profile -o x srun …, ./wrap.sh srun …."""
+    name = base(fields[0].text)
+    behind = len(fields) if name in LAUNCHERS and name not in RUNNERS else _command_behind(fields)
+    own = fields[:behind]
+    look_for_option(shell, own)
+    printed = (tool if name in HARMLESS else launching.program)(shell, own, stdin, at)
+    if name in TEXT_RUNNERS:
+        _texts(shell, name, own, stdin)
+    return shell.start(fields[behind:], stdin, at) if behind < len(fields) else printed
+
+
+def _texts(shell: Shell, name: str, fields: Sequence[Field], stdin: Value) -> None:
+    """Words, or the input, that are run as shell scripts."""
+    for field in fields[1:]:
+        if _STARTS_STEP.search(field.text):
+            shell.nested_apart(field.pieces)
+    if stdin and (name in ("at", "batch") or (name in ("ssh", "rsh") and _has_no_command(fields))):
+        shell.nested_apart(stdin)
+
+
+def _has_no_command(fields: Sequence[Field]) -> bool:
+    """Whether ssh is given no more than options and a host."""
+    position = 1
+    while position < len(fields) and fields[position].text.startswith("-"):
+        position += 2 if fields[position].text in SSH_TAKES_VALUE else 1
+    return position >= len(fields) - 1
+
+
+def _command_behind(fields: Sequence[Field]) -> int:
+    """Where a command begins that another one is told to run: a launcher with options behind it."""
+    for index in range(1, len(fields) - 1):
+        field, following = fields[index], fields[index + 1].text
+        name = base(field.text)
+        if name in SHELLS and _TEXT_FOLLOWS.fullmatch(following):
+            return index
+        if name in COMMANDS and following.startswith("-") and not NAMES_LAUNCHER.search(fields[index - 1].text):
+            return index
+    return len(fields)
+
+
+def look_for_option(shell: Shell, fields: Sequence[Field]) -> None:
+    for field in fields[1:]:
+        if field.text.startswith("--auto-resume=") and not field.pieces[0].quoted:
+            launching.mention(shell, launching.shown_at(field), "command", field.text.partition("=")[2])
+
+
+def xargs(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    position = 1
+    place = ""
+    while position < len(fields) and fields[position].text.startswith("-"):
+        text = fields[position].text
+        if text in ("-a", "--arg-file") and position + 1 < len(fields):
+            stdin = shell.scope.files.get(key_of(fields[position + 1].pieces), ())
+        elif text.startswith("-I"):
+            place = text[2:] or (fields[position + 1].text if position + 1 < len(fields) else "")
+        position += 2 if text in ("-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs", "--arg-file") else 1
+    item = unknown(at, taints_of(stdin))
+    words = list(fields[position:]) or [Field((Piece("echo", at),))]
+    if place:
+        words = [_filled(field, place, item) for field in words]
+    else:
+        words.append(Field((item,)))
+    return shell.start(words, (), at)
+
+
+def parallel(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    texts = [field.text for field in fields]
+    mark = next((index for index, text in enumerate(texts) if text in (":::", "::::")), len(fields))
+    position = 1
+    while position < mark and texts[position].startswith("-"):
+        position += 2 if texts[position] in PARALLEL_TAKES_VALUE else 1
+    launching.program(shell, [*fields[:position], *(f for f in fields[position:mark] if f.taints)], (), at)
+    taints = taints_of(stdin) | taints_of(piece for field in fields[mark:] for piece in field.pieces)
+    for field in fields[mark:]:
+        taints |= taints_of(shell.scope.files.get(key_of(field.pieces), ()))
+    item = unknown(at, taints)
+    words = [_filled(field, "{}", item) for field in fields[position:mark]]
+    if len(words) == 1 and " " in words[0].text:
+        return shell.nested_apart(words[0].pieces)
+    return shell.start(words, (), at) if words else ()
+
+
+def _filled(field: Field, place: str, item: Piece) -> Field:
+    pieces: list[Piece] = []
+    for piece in field.pieces:
+        if piece.text is None or place not in piece.text:
+            pieces.append(piece)
+            continue
+        before, _, after = piece.text.partition(place)
+        pieces += [p for p in (piece._replace(text=before), item, piece._replace(text=after)) if p.text != ""]
+    return Field(tuple(pieces), field.maybe)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What shells take and tree-sitter-bash 0.25 stumbles over, rewritten as what it takes for the same.
+
+Used only where the grammar stumbled. All keeps its length, so that offsets stay; and what a pattern matches, a
+descriptor or a message goes to does not matter here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import islice
+
+_BRACKETS = bytes.maketrans(b"[]()", b"____")
+
+
+def _filled(found: re.Match[bytes]) -> bytes:
+    return b"_" * len(found[0])
+
+
+def _blank(found: re.Match[bytes]) -> bytes:
+    return b" " * len(found[0])
+
+
+_REWRITES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]], ...] = (
+    # ${x%]}, ${x%%[*}
+    (re.compile(rb"\$\{\w+(?:%%?|##?|//?)[^}\s\"'`$]*\}"), lambda found: found[0].translate(_BRACKETS)),
+    # files=(!(*.log) *.@(a|b))
+    (re.compile(rb"(?<=[\s(/=.])[@?*+!]\([^()\s;]{0,200}[|*.][^()\s;]{0,200}\)"), _filled),
+    # exec {fd}> file
+    (re.compile(rb"(?<=[\s;])\{\w+\}(?=[<>])"), lambda found: b"9".rjust(len(found[0]))),
+    # for i do
+    (re.compile(rb"(?<![^\s;{(&|])(for[ \t]+\w+)[ \t\n](?=[ \t]*do\b)"), lambda found: found[1] + b";"),
+    # [ "$x" = ~ ]
+    (re.compile(rb"(?<=\s)~(?=\s)"), _filled),
+    # n=$((n + 1)) 2>/dev/null && …
+    (re.compile(rb"(?<=\s)2>[ \t]*(?:/dev/null|&1)(?=[\s;)])"), _blank),
+    # hosts=(${(f)"$(…)"}), of zsh
+    (re.compile(rb"\$\{\(\w+\)(\"\$\([^\n]{0,200}?\)\")\}"), lambda found: found[1].rjust(len(found[0]) - 1) + b" "),
+)
+_MAX_LINES = 64  # with several documents
+_LINE = re.compile(rb"(?m)^[^\n]*<<[^\n]*\n")
+_DOCUMENT = re.compile(rb"(?<!<)(?P<descriptor>\d?)<<-?[ \t]*[\"'\\]?(?P<end>\w+)[\"']?")
+
+
+def without_oddities(data: bytes) -> bytes:
+    """The script with other words of the same lengths."""
+    for pattern, rewritten in _REWRITES:
+        data = pattern.sub(rewritten, data)
+    return _with_single_documents(data)
+
+
+def _with_single_documents(data: bytes) -> bytes:
+    """Of several here-documents on one line the one that a command reads: the last without a descriptor."""
+    made = bytearray(data)
+    lines = (line for line in _LINE.finditer(data) if line[0].count(b"<<") > 1)
+    for line in islice(lines, _MAX_LINES):
+        position = line.end()
+        documents = list(_DOCUMENT.finditer(data, *line.span()))
+        read = next((one for one in reversed(documents) if not one["descriptor"]), None) if len(documents) > 1 else None
+        for document in documents:
+            end = re.compile(rb"(?m)^\t*%b$" % document["end"]).search(data, position)
+            if end is None:
+                break
+            if document is not read and read is not None:
+                _clear(made, *document.span())
+                _clear(made, position, end.end())
+            position = end.end()
+    return bytes(made)
+
+
+def _clear(made: bytearray, start: int, end: int) -> None:
+    made[start:end] = re.sub(rb"[^\n]", b" ", bytes(made[start:end]))
