@@ -12,7 +12,12 @@ variables.py, programs.py, options.py   what is known of Slurm's variables, of p
 scope.py, expand.py, branching.py, shell.py     follows a script as a shell would run it
 assigning.py, builtins.py, tools.py, carriers.py, commands.py   what commands do to values, and which run others
 launching.py, setup.py  what is started with which values, what prepares nodes
-python_ast.py, python_values.py, python_reader.py, python_inline.py    Python programs, by Python's ast
+python_reader.py, python_inline.py      Python programs, by Python's ast, in the order in which they run
+python_ast.py, python_things.py, python_texts.py    what an expression may be
+python_program.py       what the names, the environment and the files of a program hold
+python_expressions.py, python_containers.py, python_binding.py, python_statements.py, python_branches.py    its course
+python_calls.py, python_library.py, python_call.py, python_functions.py, python_methods.py      its calls
+python_starts.py        what it starts and whom it calls
 mentions.py             languages that are not followed
 facts.py, judging.py    what was gathered → findings
 check.py                one file, from bytes to a report

@@ -122,7 +122,9 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
     elif text.language == "python":
         from stepguard.scripts.python_reader import follow
 
-        whole = follow(text.data, Origin(), shell).whole and shell.whole
+        result = follow(text.data, Origin(), shell)
+        job.late_directives = [at for at in job.late_directives if not _is_inside(result.texts, at)]
+        whole = result.whole and shell.whole
     return whole
 
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the targets of Python's assignments and loops get."""
+
+from __future__ import annotations
+
+import ast
+
+from stepguard.scripts import python_calls, python_containers, python_starts
+from stepguard.scripts.python_program import Program
+from stepguard.scripts.python_things import (
+    Dictionary,
+    Thing,
+    either,
+    is_value,
+    taints_in,
+    value_of,
+)
+from stepguard.scripts.values import (
+    Array,
+    Field,
+    unknown,
+)
+
+MAX_UNROLLED = 8  # a loop over so many known items is walked item by item
+
+
+def bind(program: Program, target: ast.expr, thing: Thing, at: int) -> None:
+    """Gives a target its value."""
+    if isinstance(target, ast.Name):
+        program.assign(target.id, thing)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(program, target, thing, at)
+    elif isinstance(target, ast.Starred):
+        bind(program, target.value, thing, at)
+    elif isinstance(target, ast.Attribute):
+        if python_containers.is_environ(program, target) and isinstance(thing, Dictionary):
+            python_containers.into_environ(program, thing)
+        else:
+            program.assign(f".{target.attr}", thing)
+    elif isinstance(target, ast.Subscript):
+        _set_item(program, target, thing)
+
+
+def _unpack(program: Program, target: ast.Tuple | ast.List, thing: Thing, at: int) -> None:
+    if isinstance(thing, Array) and len(thing.fields) == len(target.elts):
+        for one, item in zip(target.elts, thing.fields, strict=True):
+            bind(program, one, item.pieces, item.at)
+        return
+    part: Thing = (unknown(at, taints_in(thing), f"@{at}", quoted=True),)
+    for one in target.elts:
+        bind(program, one, part, at)
+
+
+def _set_item(program: Program, target: ast.Subscript, thing: Thing) -> None:
+    keys = python_containers.keys_of(program, target.slice)
+    if python_containers.is_environ(program, target.value):
+        for key in keys:
+            before = program.layer.get(f"${key}") if len(keys) > 1 else None
+            program.assign(f"${key}", thing if before is None else either(before, thing, 0))
+        return
+    held = program.evaluate(target.value)
+    if isinstance(held, Dictionary):
+        if keys:
+            python_calls.change(program, target.value, held.with_(dict.fromkeys(keys, thing)))
+        else:
+            python_calls.change(
+                program, target.value, Dictionary(held.entries, held.of_environ, held.rest | taints_in(thing))
+            )
+    elif taints_in(thing) or isinstance(held, Array):
+        at = program.at(target)
+        python_calls.change(
+            program, target.value, python_containers.added(program, held, Array((Field(value_of(thing, at)),)), target)
+        )
+
+
+def looped(program: Program, node: ast.expr) -> Thing:
+    """What a loop variable is, over all rounds."""
+    thing = program.evaluate(node)
+    at = program.at(node)
+    if isinstance(thing, Array) and 0 < len(thing.fields) <= MAX_UNROLLED:
+        found: Thing = thing.fields[0].pieces
+        for item in thing.fields[1:]:
+            found = either(found, item.pieces, at)
+        return found
+    if is_value(thing):
+        content = program.files.get(python_starts.key(thing, at))
+        if content is not None:
+            return content
+    return (unknown(at, taints_in(thing), f"@{at}", quoted=True),)

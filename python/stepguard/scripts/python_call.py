@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call in a Python program, of something from elsewhere."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from stepguard.scripts.python_ast import name_of
+from stepguard.scripts.python_program import Program
+from stepguard.scripts.python_things import (
+    Thing,
+    taints_in,
+    value_of,
+)
+from stepguard.scripts.values import CLEAN, Taints, Value, unknown
+
+
+@dataclass
+class Call:
+    """One call: `path` is the full name of what comes from elsewhere, `base` what it is a method of."""
+
+    program: Program
+    node: ast.Call
+    path: str
+    base: Thing | None
+    arguments: list[Thing]
+    named: dict[str, Thing]
+    at: int
+
+    @property
+    def name(self) -> str:
+        return name_of(self.node.func) or ""
+
+    @property
+    def receiver(self) -> ast.expr:
+        assert isinstance(self.node.func, ast.Attribute)
+        return self.node.func.value
+
+    def first(self) -> Thing:
+        return self.arguments[0] if self.arguments else ()
+
+    def value(self, index: int) -> Value:
+        return value_of(self.arguments[index], self.at) if index < len(self.arguments) else ()
+
+    def taints(self) -> Taints:
+        found = taints_in(self.base) if self.base is not None else CLEAN
+        for thing in (*self.arguments, *self.named.values()):
+            found |= taints_in(thing)
+        return found
+
+    def unknown(self, taints: Taints) -> Value:
+        self.program.take(len(taints) // 4)
+        return (unknown(self.at, taints, f"@{self.at}", quoted=True),)

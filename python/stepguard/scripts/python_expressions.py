@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python's expressions are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from stepguard.scripts import python_binding, python_calls, python_containers, python_library, python_texts
+from stepguard.scripts.python_ast import name_of
+from stepguard.scripts.python_program import Program
+from stepguard.scripts.python_things import (
+    NUMBER,
+    Code,
+    Dictionary,
+    Named,
+    Thing,
+    either,
+    is_value,
+    taints_in,
+    value_of,
+)
+from stepguard.scripts.values import (
+    CLEAN,
+    Array,
+    Field,
+    Piece,
+    bounded,
+    computed,
+    unknown,
+)
+
+
+def evaluate(program: Program, node: ast.expr) -> Thing:
+    """What an expression may be; what it starts is noted."""
+    return _EXPRESSIONS.get(type(node), _any)(program, node)
+
+
+def _any(program: Program, node: ast.expr) -> Thing:
+    found = CLEAN
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            found |= taints_in(program.evaluate(child))
+    return program.unknown(node, found)
+
+
+def _constant(program: Program, node: ast.Constant) -> Thing:
+    value = node.value
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        return tuple(program.placed(value, *program.begin(node))[0])
+    at = program.at(node)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return (Piece(str(value)[:32], at, True, CLEAN, (), NUMBER),)
+    return (unknown(at, quoted=True),)
+
+
+def _joined_str(program: Program, node: ast.JoinedStr) -> Thing:
+    cursor, end = program.begin(node)
+    pieces: list[Piece] = []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            found, cursor = program.placed(str(part.value), cursor, end)
+            pieces += found
+        elif isinstance(part, ast.FormattedValue):
+            pieces += program.value(part.value)
+    return bounded(tuple(pieces)) if pieces else ()
+
+
+def _name(program: Program, node: ast.Name) -> Thing:
+    return program.look(node.id)
+
+
+def _attribute(program: Program, node: ast.Attribute) -> Thing:
+    held = program.layer.get(f".{node.attr}")
+    if held is None and node.attr in program.methods:
+        if python_calls.is_property(program, node.attr):
+            program.evaluate(node.value)
+            return python_calls.method(program, node.attr, (), {}, program.at(node))
+        if python_containers.path_of(program, node) is None or name_of(node.value) in ("self", "cls"):
+            return program.methods[node.attr][-1]
+    base = program.evaluate(node.value)
+    if held is None:
+        if isinstance(base, Named):
+            return Named(f"{base.path}.{node.attr}")
+        return base if is_value(base) or isinstance(base, Array) else program.unknown(node, taints_in(base))
+    taints = taints_in(base) if is_value(base) else CLEAN
+    return either(held, program.unknown(node, taints), 0) if taints else held
+
+
+def _binary(program: Program, node: ast.BinOp) -> Thing:
+    if isinstance(node.op, ast.BitOr):
+        return _union(program, node)
+    if isinstance(node.op, ast.Add):
+        return _sum(program, node)
+    left, right = program.evaluate(node.left), program.evaluate(node.right)
+    at = program.at(node)
+    one = value_of(left, at)
+    if isinstance(node.op, ast.Mod) and any(piece.text and piece.label != NUMBER for piece in one):
+        return bounded(python_texts.percent(one, right, at))
+    other = value_of(right, at)
+    if isinstance(node.op, ast.Div) and any(piece.text and piece.label != NUMBER for piece in other):
+        return bounded((*one, Piece("/", at, True), *other))  # pathlib's
+    return program.unknown(node, computed(taints_in(left) | taints_in(right)))
+
+
+def _union(program: Program, node: ast.BinOp) -> Thing:
+    """a | b: of dictionaries, or of sets and numbers."""
+    sides = [python_containers.evaluated(program, side) for side in (node.left, node.right)]
+    if isinstance(sides[0], Dictionary) and isinstance(sides[1], Dictionary):
+        return python_containers.united(sides[0], sides[1])
+    return program.unknown(node, computed(taints_in(sides[0]) | taints_in(sides[1])))
+
+
+def _sum(program: Program, node: ast.BinOp) -> Thing:
+    """a + b + …: from left to right, however many."""
+    operands = [node.right]
+    left = node.left
+    while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
+        operands.append(left.right)
+        left = left.left
+    held = program.evaluate(left)
+    for operand in reversed(operands):
+        held = python_containers.added(program, held, program.evaluate(operand), node)
+    return held
+
+
+def _if_expression(program: Program, node: ast.IfExp) -> Thing:
+    program.evaluate(node.test)
+    return either(program.evaluate(node.body), program.evaluate(node.orelse), program.at(node))
+
+
+def _bool(program: Program, node: ast.BoolOp) -> Thing:
+    found = program.evaluate(node.values[0])
+    for value in node.values[1:]:
+        found = either(found, program.evaluate(value), program.at(node))
+    return found
+
+
+def _question(program: Program, node: ast.expr) -> Thing:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            program.evaluate(child)
+    return (unknown(program.at(node), quoted=True),)
+
+
+def _walrus(program: Program, node: ast.NamedExpr) -> Thing:
+    thing = program.evaluate(node.value)
+    program.assign(node.target.id, thing)
+    return thing
+
+
+def _lambda(program: Program, node: ast.Lambda) -> Thing:
+    return Code(node, python_calls.defaults_of(program, node.args))
+
+
+def _comprehension(program: Program, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Thing:
+    program.branch()
+    over = CLEAN
+    for generator in node.generators:
+        iterated = python_binding.looped(program, generator.iter)
+        over |= taints_in(iterated)
+        python_binding.bind(program, generator.target, iterated, program.at(generator.iter))
+        for condition in generator.ifs:
+            program.evaluate(condition)
+    at = program.at(node)
+    made: Thing
+    if isinstance(node, ast.DictComp):
+        keys, thing = python_containers.keys_of(program, node.key), program.evaluate(node.value)
+        made = Dictionary(dict.fromkeys(keys, thing), False, over if keys else taints_in(thing) | over)
+    else:
+        value = program.value(node.elt)
+        if over and not any(piece.taints for piece in value):
+            value = (*value, unknown(at, over, quoted=True))
+        made = Array((Field(value or (unknown(at, over),)),))
+    program.leave()
+    return made
+
+
+def _inner(program: Program, node: ast.Await | ast.Starred | ast.FormattedValue) -> Thing:
+    return program.evaluate(node.value)
+
+
+def _yield(program: Program, node: ast.Yield | ast.YieldFrom) -> Thing:
+    thing = program.evaluate(node.value) if node.value is not None else ()
+    if program.frames and thing != ():
+        program.frames[-1].returned.append(thing)
+    return (unknown(program.at(node)),)
+
+
+_EXPRESSIONS: dict[type, Callable[[Program, ast.expr], Thing]] = {
+    ast.Constant: _constant,  # type: ignore[dict-item]
+    ast.JoinedStr: _joined_str,  # type: ignore[dict-item]
+    ast.Name: _name,  # type: ignore[dict-item]
+    ast.Attribute: _attribute,  # type: ignore[dict-item]
+    ast.Subscript: python_containers.subscript,  # type: ignore[dict-item]
+    ast.List: python_containers.list_,  # type: ignore[dict-item]
+    ast.Tuple: python_containers.list_,  # type: ignore[dict-item]
+    ast.Set: python_containers.list_,  # type: ignore[dict-item]
+    ast.Dict: python_containers.dictionary,  # type: ignore[dict-item]
+    ast.BinOp: _binary,  # type: ignore[dict-item]
+    ast.IfExp: _if_expression,  # type: ignore[dict-item]
+    ast.BoolOp: _bool,  # type: ignore[dict-item]
+    ast.Compare: _question,
+    ast.NamedExpr: _walrus,  # type: ignore[dict-item]
+    ast.Lambda: _lambda,  # type: ignore[dict-item]
+    ast.ListComp: _comprehension,  # type: ignore[dict-item]
+    ast.SetComp: _comprehension,  # type: ignore[dict-item]
+    ast.GeneratorExp: _comprehension,  # type: ignore[dict-item]
+    ast.DictComp: _comprehension,  # type: ignore[dict-item]
+    ast.Await: _inner,  # type: ignore[dict-item]
+    ast.Starred: _inner,  # type: ignore[dict-item]
+    ast.FormattedValue: _inner,  # type: ignore[dict-item]
+    ast.Yield: _yield,  # type: ignore[dict-item]
+    ast.YieldFrom: _yield,  # type: ignore[dict-item]
+    ast.Call: python_library.call,  # type: ignore[dict-item]
+}

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Python program starts and whom it calls: there its values decide where something runs.
+
+What is started through subprocess, os, asyncio, paramiko or Fabric is read as the command that it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from stepguard.scripts import launching
+from stepguard.scripts.programs import DECIDING
+from stepguard.scripts.python_program import Program
+from stepguard.scripts.python_things import Code, Dictionary, Thing, fields_of, taints_in, value_of
+from stepguard.scripts.values import Array, Field, Piece, Value, key_of, unknown
+
+if TYPE_CHECKING:
+    from stepguard.scripts.python_call import Call
+    from stepguard.scripts.shell import Shell
+
+# They take a command, a text for the shell or a list of words (subprocess, os, asyncio, paramiko, Fabric, pty).
+_STARTS = frozenset(
+    ("run", "call", "check_call", "check_output", "Popen", "getoutput", "getstatusoutput", "system", "popen",
+     "create_subprocess_shell", "create_subprocess_exec", "exec_command", "sudo", "local")
+)  # fmt: skip
+_START_STEPS = 30  # what it costs to start a program
+_EXECS = re.compile(r"(exec|spawn)([lv])p?(e?)|posix_spawnp?()()()")
+_RUNS_PYTHON = frozenset(("asyncio.run", "anyio.run", "trio.run", "uvicorn.run", "cProfile.run"))
+# They print or keep what they are told.
+_KEEPS = re.compile(
+    r"(?i)log\w*|print|write|info|debug|warn|warning|error|exception|critical|writelines|dumps?|get|namedtuple"
+)
+# Their arguments say where peers are: PyTorch, sockets, JAX, Dask, paramiko, asyncssh, Fabric, Ray, gRPC, XML-RPC.
+_JOINS = frozenset(
+    ("init_process_group", "init_distributed", "TCPStore", "create_connection", "open_connection", "Connection",
+     "SerialGroup", "ThreadingGroup", "SSHCluster", "SSHClient", "insecure_channel", "secure_channel", "ServerProxy",
+     "connect_ex", "init_rpc")
+)  # fmt: skip
+_JOINS_BY_PATH = re.compile(
+    r"(?:jax\.)?distributed\.initialize|(?:dask\.)?distributed\.(?:client\.)?Client|Client|ray\.init"
+    r"|(?:asyncssh|paramiko|socket|rpyc|zmq|redis|mpi4py)\.(?:\w+\.)*\w*[cC]onnect\w*"
+)
+
+
+def text(known: str, at: int) -> Value:
+    """A text that is known."""
+    return (Piece(known, at, True),)
+
+
+def key(path: Thing, at: int) -> str:
+    """The name of the file with that path."""
+    return key_of(value_of(path, at))
+
+
+def is_start(path: str, name: str) -> bool:
+    """Whether a call starts a program."""
+    if path in _RUNS_PYTHON:
+        return False
+    return name in _STARTS or _EXECS.fullmatch(name) is not None
+
+
+def start(made: Call) -> Thing:
+    """Starts a program; what it prints."""
+    from stepguard.scripts import commands
+
+    command, env = _command(made)
+    program = made.program
+    if command is None or not program.shell.budget.take(1):
+        return made.unknown(made.taints())
+    shell = _process(program, env, made.at)
+    stdin = value_of(made.named["input"], made.at) if "input" in made.named else ()
+    if (source := made.named.get("stdin")) is not None:
+        stdin = program.files.get(key(source, made.at), value_of(source, made.at))
+    fields = fields_of(command, made.at)
+    if isinstance(command, Array):
+        printed = commands.run(shell, fields, {}, stdin, made.at) if fields else ()
+    else:
+        printed = shell.nested(value_of(command, made.at), shell, stdin)
+    program.files = shell.scope.files
+    program.shell.whole = program.shell.whole and shell.whole
+    if "stdout" in made.named:
+        program.write(made.named["stdout"], printed, made.at)
+    if made.name.startswith("exec") and made.name != "exec_command":
+        judge_environment(program, made.at)
+    return tuple(piece._replace(quoted=True) for piece in printed) or made.unknown(frozenset())
+
+
+def _command(made: Call) -> tuple[Thing | None, Thing | None]:
+    """(The text or the words of the command, its environment)."""
+    arguments, env = made.arguments, made.named.get("env")
+    found = _EXECS.fullmatch(made.name)
+    if made.name == "create_subprocess_exec":
+        return _list(arguments, made.at), env
+    if found is None:
+        return (arguments[0] if arguments else made.named.get("args", made.named.get("command"))), env
+    if found[1] == "spawn":
+        arguments = arguments[1:]  # the mode
+    if found[3] or made.name.startswith("posix_spawn"):
+        env = arguments[-1] if arguments else None
+        arguments = arguments[:-1] if made.name[-1] == "e" else arguments[:2]
+    if found[2] == "l":
+        return _list(arguments[1:], made.at), env
+    return (arguments[1] if len(arguments) > 1 else None), env
+
+
+def _list(things: Sequence[Thing], at: int) -> Array:
+    return Array(tuple(Field(value_of(thing, at)) for thing in things))
+
+
+def _process(program: Program, env: Thing | None, at: int) -> Shell:
+    """A process with the program's environment and files."""
+    program.take(_START_STEPS)
+    shell = program.shell.child()
+    held = program.environment() if not isinstance(env, Dictionary) or env.of_environ else {}
+    if isinstance(env, Dictionary):
+        held |= {name: value_of(thing, at) for name, thing in env.entries.items()}
+    shell.scope.variables.update(held)
+    shell.scope.exported.update(held)
+    shell.scope.files |= program.files
+    return shell
+
+
+def judge_environment(program: Program, at: int) -> None:
+    """What the program has put into its environment tells it, or what it becomes, of its peers."""
+    shell = program.shell.child()
+    held = program.environment()
+    shell.scope.variables.update(held)
+    shell.scope.exported = set(held)
+    shell.scope.files |= program.files
+    launching.environment(shell, "this program", at)
+
+
+def peers(made: Call) -> None:
+    """Notes what a call tells the program of its peers."""
+    shell = made.program.shell
+    if made.name in _JOINS or _JOINS_BY_PATH.fullmatch(made.path) or _is_connection(made):
+        judge_environment(made.program, made.at)
+        for thing in made.arguments:
+            launching.use(shell, taints_in(thing), f"{made.name}()", made.at)
+    if _KEEPS.fullmatch(made.name):
+        return
+    for name, thing in made.named.items():
+        if DECIDING.search(name) and not isinstance(thing, Code):
+            launching.use(shell, taints_in(thing), f"{name} of {made.name}()", made.at)
+
+
+def _is_connection(made: Call) -> bool:
+    """A method that connects, of what is no database in a file."""
+    return made.name == "connect" and isinstance(made.node.func, ast.Attribute) and "sqlite" not in made.path
+
+
+__all__ = ["is_start", "judge_environment", "key", "peers", "start", "text", "unknown"]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python's statements, in their order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from stepguard.scripts import python_binding, python_branches, python_calls, python_containers
+from stepguard.scripts.python_program import Program
+from stepguard.scripts.python_things import (
+    Code,
+    Named,
+)
+
+
+def walk(program: Program, statements: Sequence[ast.stmt]) -> None:
+    """Walks statements one after another, until one ends the path."""
+    for statement in statements:
+        if program.layer.ended or not program.take():
+            return
+        _STATEMENTS.get(type(statement), _other)(program, statement)
+        if isinstance(statement, (ast.Break, ast.Continue)):
+            return
+
+
+def _other(program: Program, node: ast.stmt) -> None:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            program.evaluate(child)
+
+
+# -- assignments ------------------------------------------------------------------------------------------------------
+
+
+def _assign(program: Program, node: ast.Assign) -> None:
+    value = node.value
+    if isinstance(value, ast.Tuple) and any(isinstance(target, ast.Tuple) for target in node.targets):
+        things = [program.evaluate(item) for item in value.elts]
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and len(target.elts) == len(things):
+                for one, thing in zip(target.elts, things, strict=True):
+                    python_binding.bind(program, one, thing, program.at(value))
+                return
+    thing = program.evaluate(value)
+    for target in node.targets:
+        python_binding.bind(program, target, thing, program.at(value))
+
+
+def _annotated(program: Program, node: ast.AnnAssign) -> None:
+    if node.value is not None:
+        python_binding.bind(program, node.target, program.evaluate(node.value), program.at(node.value))
+
+
+def _augmented(program: Program, node: ast.AugAssign) -> None:
+    target = node.target
+    if isinstance(node.op, ast.BitOr) and python_containers.is_environ(program, target):
+        held = python_containers.as_dictionary(program, node.value)
+        if held is not None:
+            python_containers.into_environ(program, held)
+        return
+    operation = ast.copy_location(ast.BinOp(target, node.op, node.value), node)
+    thing = program.evaluate(operation)
+    if isinstance(target, (ast.Name, ast.Attribute)):
+        python_calls.change(program, target, thing)
+    else:
+        python_binding.bind(program, target, thing, program.at(node))
+
+
+def _delete(program: Program, node: ast.Delete) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Subscript) and python_containers.is_environ(program, target.value):
+            for key in python_containers.keys_of(program, target.slice):
+                program.assign(f"${key}", ())
+
+
+def _import(program: Program, node: ast.Import) -> None:
+    for alias in node.names:
+        package = alias.name.partition(".")[0]
+        program.assign(alias.asname or package, Named(alias.name if alias.asname else package))
+
+
+def _import_from(program: Program, node: ast.ImportFrom) -> None:
+    for alias in node.names:
+        if alias.name != "*":
+            program.assign(alias.asname or alias.name, Named(f"{node.module or ''}.{alias.name}"))
+
+
+def _global(program: Program, node: ast.Global | ast.Nonlocal) -> None:
+    if program.frames:
+        program.frames[-1].shared.update(node.names)
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+def _function(program: Program, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    for decorator in node.decorator_list:
+        program.evaluate(decorator)
+    code = Code(node, python_calls.defaults_of(program, node.args))
+    program.assign(node.name, code)
+    program.waiting[node] = code
+    if program.frames:
+        program.frames[-1].defined.append(code)
+
+
+def _class(program: Program, node: ast.ClassDef) -> None:
+    program.assign(node.name, Code(node))
+    layer = program.branch()
+    for statement in node.body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            code = Code(statement, python_calls.defaults_of(program, statement.args))
+            program.methods.setdefault(statement.name, []).append(code)
+            program.waiting[statement] = code
+        else:
+            program.walk((statement,))
+    program.leave()
+    for name, thing in layer.own.items():  # its names are attributes
+        program.assign(name if name[0] in ".$" else f".{name}", thing)
+
+
+def _return(program: Program, node: ast.Return) -> None:
+    thing = program.evaluate(node.value) if node.value is not None else ()
+    if program.frames and thing != ():
+        program.frames[-1].returned.append(thing)
+    python_calls.leave_call(program)
+    program.layer.ended = True
+
+
+def _raise(program: Program, node: ast.Raise) -> None:
+    _other(program, node)
+    program.layer.ended = True
+
+
+_STATEMENTS: dict[type, Callable[[Program, ast.stmt], None]] = {
+    ast.Assign: _assign,  # type: ignore[dict-item]
+    ast.AnnAssign: _annotated,  # type: ignore[dict-item]
+    ast.AugAssign: _augmented,  # type: ignore[dict-item]
+    ast.Delete: _delete,  # type: ignore[dict-item]
+    ast.Import: _import,  # type: ignore[dict-item]
+    ast.ImportFrom: _import_from,  # type: ignore[dict-item]
+    ast.Global: _global,  # type: ignore[dict-item]
+    ast.Nonlocal: _global,  # type: ignore[dict-item]
+    ast.If: python_branches.if_,  # type: ignore[dict-item]
+    ast.Match: python_branches.match_,  # type: ignore[dict-item]
+    ast.Try: python_branches.try_,  # type: ignore[dict-item]
+    ast.TryStar: python_branches.try_,  # type: ignore[dict-item]
+    ast.For: python_branches.for_,  # type: ignore[dict-item]
+    ast.AsyncFor: python_branches.for_,  # type: ignore[dict-item]
+    ast.While: python_branches.while_,  # type: ignore[dict-item]
+    ast.With: python_branches.with_,  # type: ignore[dict-item]
+    ast.AsyncWith: python_branches.with_,  # type: ignore[dict-item]
+    ast.FunctionDef: _function,  # type: ignore[dict-item]
+    ast.AsyncFunctionDef: _function,  # type: ignore[dict-item]
+    ast.ClassDef: _class,  # type: ignore[dict-item]
+    ast.Return: _return,  # type: ignore[dict-item]
+    ast.Raise: _raise,  # type: ignore[dict-item]
+}
