@@ -6,7 +6,7 @@ source.py               a file: its language, its lines
 directives.py           #SBATCH lines as sbatch reads them
 tree.py                 a shell script as a tree
 origin.py               where a text within a text stands in the file
-words.py, builder.py, oddities.py, reader.py    tree-sitter's tree → ours
+words.py, builder.py, oddities.py, limits.py, reader.py   tree-sitter's tree → ours
 values.py               what a variable may hold, and where it came from
 variables.py, programs.py, options.py   what is known of Slurm's variables, of programs, of srun's options
 scope.py, expand.py, branching.py, shell.py     follows a script as a shell would run it

@@ -15,6 +15,7 @@ from stepguard.scripts.values import (
     Taint,
     Taints,
     Value,
+    capped,
     computed,
     counted,
     flat,
@@ -139,12 +140,10 @@ class Expander:
 
     def arithmetic(self, part: Arithmetic) -> Taints:
         """What the result of a calculation comes from; sets the variables that it sets."""
-        taints = CLEAN
-        for name, at in part.reads:
-            taints |= counted(taints_of(flat(self.lookup(name, at))))
-        for command in part.commands:
-            taints |= taints_of(self._shell.output(command.body))
-        taints = computed(taints)
+        read = [taints_of(flat(self.lookup(name, at))) for name, at in part.reads]
+        printed = [taints_of(self._shell.output(command.body)) for command in part.commands]
+        self._shell.budget.take(len(read) >> 2)
+        taints = computed(capped(counted(CLEAN.union(*read)).union(*printed)))
         for name in part.sets:
             self._shell.assign(name, (unknown(part.at, taints),))
         return taints

@@ -280,6 +280,7 @@ def _is_name(value: Value) -> bool:
 
 def environment(shell: Shell, what: str, at: int, named_in: str | None = None) -> None:
     """Judges what a program learns of its peers from the environment; `named_in`: only what that text names."""
+    shell.budget.take(len(shell.scope.exported) >> 3)
     for name in sorted(shell.scope.exported):
         value = shell.scope.variables.get(name)
         if value is None or not tells_of_peers(name) or (named_in is not None and name not in named_in):

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.scripts.builder import Builder
+from stepguard.scripts.limits import readable_end
 from stepguard.scripts.oddities import without_oddities
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.tree import Statement
@@ -53,13 +54,15 @@ def _parser() -> Parser:
 
 def read(data: bytes, origin: Origin | None = None) -> Reading:
     """Reads a script, or what is one inside of another, which stands in the file at `origin`."""
+    end = readable_end(data)
+    too_much, data = end < len(data), data[:end]
     data, origin = _with_braces(_UNKNOWN_TO_GRAMMAR.sub(_known, data), origin or Origin())
     parse = _parser().parse
     root = parse(data).root_node
     if root.has_error:
         data = without_oddities(data)
         root = parse(data).root_node
-    broken_at = origin.at(_stumble(root)) if root.has_error else -1
+    broken_at = origin.at(_stumble(root)) if root.has_error else origin.at(len(data)) if too_much else -1
     for _ in range(_MAX_REPAIRS if len(data) < _MANY_BYTES else 1):
         if not root.has_error:
             break

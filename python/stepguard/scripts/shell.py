@@ -113,6 +113,9 @@ class Shell:
         return (Piece(name, at, True),)
 
     def assign(self, name: str, value: Value | Array) -> None:
+        self.budget.take(
+            len(value.fields) >> 3 if isinstance(value, Array) else sum(len(piece.taints) for piece in value) >> 4
+        )
         self.scope.variables[name] = (
             value._replace(
                 fields=tuple(field._replace(pieces=carried(name, field.pieces)) for field in value.fields[:MAX_FIELDS])
@@ -161,6 +164,7 @@ class Shell:
 
     def child(self, in_step: bool | None = None, job: Job | None = None) -> Shell:
         """A shell that is started as a program."""
+        self.budget.take(len(self.scope.exported) >> 3)
         shell = Shell(
             job or self.job,
             self.scope.child(),

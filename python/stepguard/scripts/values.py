@@ -140,8 +140,12 @@ def taints_of(value: Iterable[Piece]) -> Taints:
     found = [piece.taints for piece in value if piece.taints]
     if len(found) < 2:
         return found[0] if found else CLEAN
-    union = CLEAN.union(*found)
-    return union if len(union) <= MAX_TAINTS else frozenset(sorted(union)[:MAX_TAINTS])
+    return capped(CLEAN.union(*found))
+
+
+def capped(taints: Taints) -> Taints:
+    """Not more than a person would read."""
+    return taints if len(taints) <= MAX_TAINTS else frozenset(sorted(taints)[:MAX_TAINTS])
 
 
 def unknown(at: int, taints: Taints = CLEAN, label: str = "", quoted: bool = False) -> Piece:

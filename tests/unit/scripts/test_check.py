@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,28 @@ def test_long_script_is_read_in_part() -> None:
 )
 def test_hostile_script_ends(data: bytes) -> None:
     assert check("a.sh", b"#!/bin/bash\n" + data).parse in ("ok", "partial")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"A+=($SLURM_NODELIST)\n" * 5_000,
+        b"".join(b"export N%d_ADDR=$SLURM_NODELIST\n" % i for i in range(2_500)) + b"srun ./x\n" * 1_500,
+        b"x=$((x + SLURM_NNODES))\n" * 2_000,
+        b"A=$SLURM_NODELIST\n" + b"A=$A$A:$A\n" * 6_000,
+        b"srun -w " + b"$SLURM_JOB_NODELIST," * 6_300 + b" x\n",
+        b"".join(b"if a; then A=$A$SLURM_NODELIST; else A=x$A; fi\n" for _ in range(2_000)) + b"srun -w $A x\n",
+        b"".join(b"f%d() { f%d; f%d; }\n" % (i, i + 1, i + 1) for i in range(12)) + b"f12() { srun -w $1 x; }\nf0\n",
+        b"x=" + b"${a%" * 30_000,
+        b"a=(" * 40_000,
+        b"a | " * 30_000,
+    ],
+    ids=range(10),
+)
+def test_hostile_script_ends_soon(data: bytes) -> None:
+    began_s = time.process_time()
+    assert check("a.sh", b"#!/bin/bash\n" + data + b"\n").parse == "partial"
+    assert time.process_time() - began_s < 2
 
 
 def test_rules_are_complete() -> None:
