@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from io import FileIO
 
 from stepguard.cli.output import tell
-from stepguard.errors import reason
 from stepguard.report import screen
 from stepguard.scripts.check import Report, check
+from stepguard.scripts.opening import read
 from stepguard.scripts.telling import as_record, told
 
 CLEAN, FOUND, UNREADABLE = 0, 1, 2
@@ -33,7 +31,7 @@ def main(words: Sequence[str]) -> int | None:
 
 def check_files(files: Sequence[str], form: str | None, with_info: bool) -> int:
     """Checks them and prints the reports, as json, sarif or (None) for a person; the exit status."""
-    reports, failed = _reports(files)
+    reports = [_report(name) for name in files]
     if form == "json":
         screen.write_json({"schema": 1, "files": [as_record(report) for report in reports]}, indent=1)
     elif form == "sarif":
@@ -42,31 +40,21 @@ def check_files(files: Sequence[str], form: str | None, with_info: bool) -> int:
         screen.write_json(document(reports), indent=1)
     else:
         for report in reports:
-            show(told(report, with_info))
+            if not report.error:
+                show(told(report, with_info))
     if any(report.failed for report in reports):
         return FOUND
-    return UNREADABLE if failed or any(report.parse != "ok" for report in reports) else CLEAN
+    return UNREADABLE if any(report.parse != "ok" for report in reports) else CLEAN
 
 
-def _reports(files: Sequence[str]) -> tuple[list[Report], bool]:
-    """(What was found, whether a file could not be read)."""
-    reports: list[Report] = []
-    failed = False
-    for name in files:
-        try:
-            reports.append(check(name, read(name)))
-        except OSError as error:
-            tell(f"cannot be read: {name}: {reason(error)}")
-            failed = True
-    return reports, failed
-
-
-def read(name: str) -> bytes:
-    """A file's bytes, or those of stdin for "-". Raises OSError."""
-    if name == "-":
-        return sys.stdin.buffer.read()
-    with FileIO(name) as file:
-        return file.readall()
+def _report(name: str) -> Report:
+    """What was found in a file; why it could not be read is told at once."""
+    try:
+        return check(name, read(name))
+    except OSError as error:
+        said = error.strerror or str(error)
+        tell(f"cannot be read: {name}: {said}")
+        return Report(name, "not-a-script", error=said)
 
 
 def show(lines: Iterable[str]) -> None:

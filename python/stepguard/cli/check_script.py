@@ -12,10 +12,11 @@ from pathlib import Path
 
 import click
 
-from stepguard.cli.check_files import CLEAN, UNREADABLE, check_files, read, show
+from stepguard.cli.check_files import CLEAN, UNREADABLE, check_files, show
 from stepguard.cli.output import tell
-from stepguard.errors import UsageError, reason
+from stepguard.errors import UsageError
 from stepguard.report import screen
+from stepguard.scripts.opening import read
 from stepguard.scripts.rules import by_id, rules
 from stepguard.scripts.telling import explained
 
@@ -75,7 +76,7 @@ def _fix(files: Sequence[str], write: bool) -> int:
             else:  # for patch(1), to the byte
                 screen.write([changes.encode("utf-8", "surrogateescape")])
         except OSError as error:
-            tell(f"cannot be read or written: {name}: {reason(error)}")
+            tell(f"cannot be read or written: {name}: {error.strerror or error}")
             failed = True
     return UNREADABLE if failed else CLEAN
 

@@ -2,6 +2,7 @@
 """Reading job scripts: where --auto-resume stands, and what decides where something runs though it goes stale.
 
 rules.toml, rules.py    what there is to find
+opening.py              a file's bytes, whatever its name leads to
 source.py               a file: its language, its lines
 directives.py           #SBATCH lines as sbatch reads them
 tree.py                 a shell script as a tree

@@ -39,6 +39,7 @@ class Report:
     guarded_steps: tuple[GuardedStep, ...] = ()
     findings: tuple[Finding, ...] = ()
     unread_line: int = 0  # the first that could not be read, 0 where it is not one line
+    error: str = ""  # why the file could not be opened or read
 
     @property
     def failed(self) -> bool:

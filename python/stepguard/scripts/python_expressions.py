@@ -7,7 +7,6 @@ import ast
 from collections.abc import Callable
 
 from stepguard.scripts import python_binding, python_calls, python_containers, python_library, python_texts
-from stepguard.scripts.python_ast import name_of
 from stepguard.scripts.python_program import Program
 from stepguard.scripts.python_things import (
     NUMBER,
@@ -73,20 +72,18 @@ def _name(program: Program, node: ast.Name) -> Thing:
 
 
 def _attribute(program: Program, node: ast.Attribute) -> Thing:
-    held = program.layer.get(f".{node.attr}")
-    if held is None and node.attr in program.methods:
-        if python_calls.is_property(program, node.attr):
-            program.evaluate(node.value)
-            return python_calls.method(program, node.attr, (), {}, program.at(node))
-        if python_containers.path_of(program, node) is None or name_of(node.value) in ("self", "cls"):
-            return program.methods[node.attr][-1]
     base = program.evaluate(node.value)
-    if held is None:
-        if isinstance(base, Named):
-            return Named(f"{base.path}.{node.attr}")
-        return base if is_value(base) or isinstance(base, Array) else program.unknown(node, taints_in(base))
-    taints = taints_in(base) if is_value(base) else CLEAN
-    return either(held, program.unknown(node, taints), 0) if taints else held
+    held = program.layer.get(f".{node.attr}")
+    if held is not None:
+        taints = taints_in(base) if is_value(base) else CLEAN
+        return either(held, program.unknown(node, taints), 0) if taints else held
+    if node.attr in program.methods and not isinstance(base, Named):
+        if python_calls.is_property(program, node.attr):
+            return python_calls.method(program, node.attr, (), {}, program.at(node))
+        return program.methods[node.attr][-1]
+    if isinstance(base, Named):
+        return Named(f"{base.path}.{node.attr}")
+    return base if is_value(base) or isinstance(base, Array) else program.unknown(node, taints_in(base))
 
 
 def _binary(program: Program, node: ast.BinOp) -> Thing:

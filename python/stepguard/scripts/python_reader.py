@@ -34,7 +34,11 @@ class Result:
 
 def follow(data: bytes, origin: Origin, shell: Shell) -> Result:
     """Follows a program; what it starts is noted in the shell's job."""
-    tree, whole = _parsed(data)
+    tree, broken_line = _parsed(data)
+    whole = broken_line == 0
+    if broken_line > 0:
+        start = sum(len(line) + 1 for line in data.split(b"\n")[: broken_line - 1])
+        shell.budget.unread.append(origin.at(min(start, len(data))))
     if tree is None:
         return Result(whole=False)
     program = Program(data, origin, shell, walk, evaluate)
@@ -46,20 +50,20 @@ def follow(data: bytes, origin: Origin, shell: Shell) -> Result:
 
 
 @lru_cache(maxsize=1)  # a program that a step starts is followed twice
-def _parsed(data: bytes) -> tuple[ast.Module | None, bool]:
-    """(The program, or as much of it as stands before the first fault; whether that is all of it)."""
-    whole = True
+def _parsed(data: bytes) -> tuple[ast.Module | None, int]:
+    """(The program, or as much of it as stands before the first fault; the line of that, 0 without, -1 if unknown)."""
+    broken_line = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(_ATTEMPTS):
             try:
-                return ast.parse(data), whole
+                return ast.parse(data), broken_line
             except SyntaxError as error:
-                whole = False
+                broken_line = broken_line or error.lineno or -1
                 data = _before(data, error.lineno or 1)
             except (ValueError, RecursionError, MemoryError):
-                break
-    return None, False
+                return None, -1
+    return None, broken_line
 
 
 def _before(data: bytes, line: int) -> bytes:

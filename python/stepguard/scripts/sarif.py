@@ -30,8 +30,19 @@ def document(reports: Sequence[Report]) -> dict[str, Any]:
     ]
     results = [_result(report.file, finding) for report in reports for finding in report.findings]
     driver = {"name": "stepguard check-script", "version": __version__, "rules": table}
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    if unread := [_notification(report) for report in reports if report.error]:
+        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": unread}]
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _notification(report: Report) -> dict[str, object]:
+    place = {"artifactLocation": {"uri": quote(report.file, errors="surrogateescape")}}
+    return {
+        "level": "error",
+        "message": {"text": f"cannot be read: {report.error}"},
+        "locations": [{"physicalLocation": place}],
+    }
 
 
 def _result(name: str, finding: Finding) -> dict[str, object]:

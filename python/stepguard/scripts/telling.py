@@ -55,6 +55,7 @@ def explained(rule: Rule) -> Iterator[str]:
 
 def as_record(report: Report) -> dict[str, object]:
     """The report as in --json."""
+    error = {"error": report.error} if report.error else {}
     return {
         "file": report.file.encode("utf-8", "backslashreplace").decode(),
         "parse": report.parse,
@@ -71,6 +72,7 @@ def as_record(report: Report) -> dict[str, object]:
             }
             for finding in report.findings
         ],
+        **error,
     }
 
 

@@ -39,6 +39,19 @@ def test_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "cannot be read" in result.stderr
 
 
+def test_file_that_cannot_be_read_in_documents(tmp_path: Path) -> None:
+    result = run("--json", str(tmp_path), "-", stdin=CLEAN)
+    assert result.stderr.count(str(tmp_path)) == 1
+    missing, read = json.loads(result.stdout)["files"]
+    assert missing == {
+        "file": str(tmp_path), "parse": "not-a-script", "guarded_steps": [], "findings": [], "error": "Is a directory",
+    }  # fmt: skip
+    assert "error" not in read
+    (invocation,) = json.loads(run("--sarif", str(tmp_path)).stdout)["runs"][0]["invocations"]
+    assert invocation["executionSuccessful"] is False
+    assert "Is a directory" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+
+
 def test_for_people(tmp_path: Path) -> None:
     file = tmp_path / "job.sbatch"
     file.write_text(STALE)
