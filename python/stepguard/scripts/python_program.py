@@ -248,7 +248,7 @@ class Program:
 
 def _size(thing: Thing) -> int:
     if isinstance(thing, Dictionary):
-        return len(thing.entries)
+        return 4 * len(thing.entries)
     if isinstance(thing, (Code, Named)):
         return 1
     return len(thing.fields) if hasattr(thing, "fields") else len(thing)
