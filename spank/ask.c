@@ -14,11 +14,14 @@
 #include "shim.h"
 #include "wire.h"
 
+/* Between two NULs, whatever else the compiler puts among the constants: `stepguard doctor` finds it in the file. */
+static const char bridge_path[] = "\0" STEPGUARD_BRIDGE;
+
 int ask(const struct stepguard_question *question, struct stepguard_answer *answer)
 {
 	answer->guard[0] = answer->text[0] = '\0';
 	/* Never closed: a running interpreter cannot be unloaded. */
-	void *bridge = dlopen(STEPGUARD_BRIDGE, RTLD_NOW | RTLD_LOCAL);
+	void *bridge = dlopen(bridge_path + 1, RTLD_NOW | RTLD_LOCAL);
 	/* POSIX has no other way from an object pointer to a function pointer. */
 	union {
 		void *object;

@@ -57,8 +57,8 @@ static const char *chdir_given(const struct words *words, int end)
 	return given;
 }
 
-/* Opens the script as sbatch has found it (sbatch(1), SCRIPT PATH RESOLUTION; tried on 22.05); `path` gets where. Returns
- * -1 when there is nothing to read. */
+/* Opens the script as sbatch has found it (sbatch(1), SCRIPT PATH RESOLUTION; tried on 22.05, 24.11 and 26.05); `path`
+ * gets where. Returns -1 when there is nothing to read. */
 static int open_script(const struct words *words, int script_at, char *path, size_t size)
 {
 	const char *name = words->word[script_at];

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shim.built import Shim
+from stepguard.doctor.elf import Library
 
 JOB = {"SLURM_JOB_ID": "71"}
 INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"
@@ -56,6 +57,10 @@ def test_listed_twice(shim: Shim) -> None:
     het = shim.run(["srun", "true", ":", "--auto-resume=1", "true"], env=JOB, plugstack=plugstack)
     assert len(het.lines) == 1
     assert "several components" in het.lines[0]
+
+
+def test_doctor_finds_what_it_was_built_for(shim: Shim) -> None:
+    assert Library.read(shim.plugin).constant_before("/lib/stepguard/bridge.so") == str(shim.prefix)
 
 
 def test_second_copy_of_the_file(shim: Shim, tmp_path: Path) -> None:
