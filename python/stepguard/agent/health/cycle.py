@@ -18,8 +18,8 @@ from stepguard.health.probing import Probes, Running
 WAKE_S = 5.0
 # Jobs that begin or end one upon another are told of by one look: a probe starts no more often than this.
 APART_S = 0.25
-# A hook has just been answered, and slurmd starts the job's tasks or goes on to the next job: where there are few cores,
-# a probe beside that would take of their time.
+# A hook has just been answered, and slurmd starts the job's tasks or goes on to the next job: where there are few
+# cores, a probe beside that would take of their time.
 _AFTER_S = 0.1
 # Whether there is anything to look at, where there was not, is asked this seldom: it takes some ms of the loop.
 _NOTHING_S = 600.0
