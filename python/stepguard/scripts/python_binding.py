@@ -73,17 +73,23 @@ def _set_item(program: Program, target: ast.Subscript, thing: Thing) -> None:
         )
 
 
-def looped(program: Program, node: ast.expr) -> Thing:
-    """What a loop variable is, over all rounds."""
-    thing = program.evaluate(node)
+def rounds(program: Program, node: ast.expr, limit: int = MAX_UNROLLED) -> tuple[list[Thing], bool]:
+    """(What a loop variable is, round for round; whether these are all rounds, and made for sure).
+
+    Of more than `limit` items, or of what is not known, there is one that stands for all.
+    """
     at = program.at(node)
-    if isinstance(thing, Array) and 0 < len(thing.fields) <= MAX_UNROLLED:
-        found: Thing = thing.fields[0].pieces
-        for item in thing.fields[1:]:
-            found = either(found, item.pieces, at)
-        return found
-    if is_value(thing):
-        content = program.files.get(python_starts.key(thing, at))
-        if content is not None:
-            return content
-    return (unknown(at, taints_in(thing), f"@{at}", quoted=True),)
+    if isinstance(node, (ast.Tuple, ast.List)) and 0 < len(node.elts) <= limit:
+        return [program.evaluate(item) for item in node.elts], True
+    asked = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    if asked in ("items", "keys", "values"):
+        held = program.evaluate(node.func.value)  # type: ignore[attr-defined]
+        if isinstance(held, Dictionary) and 0 < len(held.entries) <= limit and not held.of_environ:
+            return [python_calls.entry_of(asked, key, thing, at) for key, thing in held.entries.items()], True
+        return [(unknown(at, taints_in(held), f"@{at}", quoted=True),)], False
+    thing = program.evaluate(node)
+    if isinstance(thing, Array) and 0 < len(thing.fields) <= limit:
+        return [item.pieces for item in thing.fields], not any(item.maybe for item in thing.fields)
+    if is_value(thing) and (content := program.files.get(python_starts.key(thing, at))) is not None:
+        return [content], False
+    return [(unknown(at, taints_in(thing), f"@{at}", quoted=True),)], False

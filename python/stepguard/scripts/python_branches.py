@@ -6,12 +6,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from stepguard.scripts import python_binding, python_calls
+from stepguard.scripts import python_binding
 from stepguard.scripts.python_program import Layer, Program
-from stepguard.scripts.python_things import (
-    Dictionary,
-    Thing,
-)
 
 
 def _path(program: Program, statements: Sequence[ast.stmt]) -> Layer:
@@ -76,37 +72,15 @@ def try_(program: Program, node: ast.Try) -> None:
 
 
 def for_(program: Program, node: ast.For | ast.AsyncFor) -> None:
-    rounds = _rounds(program, node)
+    things, all_of_them = python_binding.rounds(program, node.iter)
     layer = program.branch()
-    for target_thing in rounds if rounds is not None else [python_binding.looped(program, node.iter)]:
-        python_binding.bind(program, node.target, target_thing, program.at(node.iter))
+    for thing in things:
+        python_binding.bind(program, node.target, thing, program.at(node.iter))
         program.walk(node.body)
         layer.ended = False
     program.leave()
-    program.merge([layer] if rounds else [layer, Layer()])
+    program.merge([layer] if all_of_them else [layer, Layer()])
     program.walk(node.orelse)
-
-
-def _rounds(program: Program, node: ast.For | ast.AsyncFor) -> list[Thing] | None:
-    """The items of a loop over a few that are known."""
-    iterated = node.iter
-    if (
-        isinstance(iterated, ast.Call)
-        and isinstance(iterated.func, ast.Attribute)
-        and iterated.func.attr in ("items", "keys", "values")
-    ):
-        held = program.evaluate(iterated.func.value)
-        if (
-            isinstance(held, Dictionary)
-            and 0 < len(held.entries) <= python_binding.MAX_UNROLLED
-            and not held.of_environ
-        ):
-            at = program.at(iterated)
-            return [python_calls.entry_of(iterated.func.attr, key, thing, at) for key, thing in held.entries.items()]
-        return None
-    if isinstance(iterated, (ast.Tuple, ast.List)) and 0 < len(iterated.elts) <= python_binding.MAX_UNROLLED:
-        return [program.evaluate(item) for item in iterated.elts]
-    return None
 
 
 def while_(program: Program, node: ast.While) -> None:

@@ -27,7 +27,7 @@ from stepguard.scripts.values import (
 _MAX_DEPTH = 12  # of calls that are followed
 _MAX_METHODS = 3  # of one name, in several classes
 _CALL_STEPS = 8  # what a call costs by itself
-_MAX_PLAIN_STEPS = 500  # in one function, by all calls with arguments that come from nowhere
+_MAX_PLAIN_STEPS = 500  # in one function that starts nothing, by all calls with arguments that come from nowhere
 _CONSTRUCTED = ("__init__", "__post_init__")
 
 
@@ -53,11 +53,10 @@ def invoke(program: Program, code: Code, given: Sequence[Thing], by_name: dict[s
         return (unknown(at, taints),)
     program.waiting.pop(node, None)
     key = None
-    used = program.used.get(node, 0)
-    if not taints and used > _MAX_PLAIN_STEPS:  # once more would tell nothing new
+    if not taints and program.used.get(node, 0) > _MAX_PLAIN_STEPS:  # once more would tell nothing new
         return program.results.get((node,), (unknown(at),))
     program.take(_CALL_STEPS)
-    before = program.steps
+    steps, acts = program.steps, program.acts
     if not taints:
         texts = (text_of(value_of(thing, at)) for thing in (*arguments, *named.values()))
         functions = (id(thing) for thing in (*arguments, *named.values()) if isinstance(thing, Code))
@@ -84,7 +83,10 @@ def invoke(program: Program, code: Code, given: Sequence[Thing], by_name: dict[s
         result = either(result, other, at)
     if key is not None:
         program.results[key] = program.results[node,] = result
-    program.used[node] = used + program.steps - before
+    if program.acts == acts:
+        program.used[node] = program.used.get(node, 0) + program.steps - steps
+    for name in frame.changed:
+        program.rebind(parameters[name], layer.own[name])
     return result
 
 
@@ -192,6 +194,7 @@ def is_property(program: Program, name: str) -> bool:
 
 def change(program: Program, node: ast.expr, thing: Thing) -> None:
     """What a name or attribute holds is changed, not replaced."""
+    program.changes += 1
     if isinstance(node, ast.Name):
         program.share(node.id)
         program.assign(node.id, thing)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from stepguard.scripts import python_binding, python_calls, python_containers, python_library, python_texts
 from stepguard.scripts.python_program import Program
@@ -21,13 +21,17 @@ from stepguard.scripts.python_things import (
 )
 from stepguard.scripts.values import (
     CLEAN,
+    MAX_FIELDS,
     Array,
     Field,
     Piece,
+    Taints,
     bounded,
     computed,
     unknown,
 )
+
+_MAX_ROUNDS = 32  # a comprehension over so many known items is made item by item
 
 
 def evaluate(program: Program, node: ast.expr) -> Thing:
@@ -152,27 +156,41 @@ def _lambda(program: Program, node: ast.Lambda) -> Thing:
     return Code(node, python_calls.defaults_of(program, node.args))
 
 
-def _comprehension(program: Program, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Thing:
+def _comprehension(program: Program, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Thing:
+    fields: list[Field] = []
     program.branch()
-    over = CLEAN
-    for generator in node.generators:
-        iterated = python_binding.looped(program, generator.iter)
-        over |= taints_in(iterated)
-        python_binding.bind(program, generator.target, iterated, program.at(generator.iter))
-        for condition in generator.ifs:
-            program.evaluate(condition)
-    at = program.at(node)
-    made: Thing
-    if isinstance(node, ast.DictComp):
-        keys, thing = python_containers.keys_of(program, node.key), program.evaluate(node.value)
-        made = Dictionary(dict.fromkeys(keys, thing), False, over if keys else taints_in(thing) | over)
-    else:
+    for over, is_maybe in _rounds(program, node.generators):
         value = program.value(node.elt)
         if over and not any(piece.taints for piece in value):
-            value = (*value, unknown(at, over, quoted=True))
-        made = Array((Field(value or (unknown(at, over),)),))
+            value = (*value, unknown(program.at(node), over, quoted=True))
+        fields.append(Field(value or (Piece("", program.at(node), True),), is_maybe))
     program.leave()
-    return made
+    return Array(tuple(fields[:MAX_FIELDS]))
+
+
+def _dictionary_comprehension(program: Program, node: ast.DictComp) -> Thing:
+    held = Dictionary()
+    program.branch()
+    for over, _ in _rounds(program, node.generators):
+        keys, thing = python_containers.keys_of(program, node.key), program.evaluate(node.value)
+        rest = over if keys else over | taints_in(thing)
+        held = Dictionary({**held.entries, **dict.fromkeys(keys, thing)}, False, held.rest | rest)
+    program.leave()
+    return held
+
+
+def _rounds(program: Program, generators: list[ast.comprehension]) -> Iterator[tuple[Taints, bool]]:
+    """Binds the targets of a comprehension, for each of its rounds: what it goes over, whether it may be left out."""
+    first, *inner = generators
+    for thing in python_binding.rounds(program, first.iter, _MAX_ROUNDS)[0]:
+        python_binding.bind(program, first.target, thing, program.at(first.iter))
+        for condition in first.ifs:
+            program.evaluate(condition)
+        if not inner:
+            yield taints_in(thing), bool(first.ifs) and not taints_in(thing)
+            continue
+        for over, is_maybe in _rounds(program, inner):
+            yield taints_in(thing) | over, is_maybe or bool(first.ifs)
 
 
 def _inner(program: Program, node: ast.Await | ast.Starred | ast.FormattedValue) -> Thing:
@@ -205,7 +223,7 @@ _EXPRESSIONS: dict[type, Callable[[Program, ast.expr], Thing]] = {
     ast.ListComp: _comprehension,  # type: ignore[dict-item]
     ast.SetComp: _comprehension,  # type: ignore[dict-item]
     ast.GeneratorExp: _comprehension,  # type: ignore[dict-item]
-    ast.DictComp: _comprehension,  # type: ignore[dict-item]
+    ast.DictComp: _dictionary_comprehension,  # type: ignore[dict-item]
     ast.Await: _inner,  # type: ignore[dict-item]
     ast.Starred: _inner,  # type: ignore[dict-item]
     ast.FormattedValue: _inner,  # type: ignore[dict-item]

@@ -17,6 +17,7 @@ from stepguard.scripts.python_things import (
     Thing,
     either,
     taints_in,
+    value_of,
 )
 from stepguard.scripts.values import (
     CLEAN,
@@ -26,6 +27,8 @@ from stepguard.scripts.values import (
     bounded,
     counted,
 )
+
+_MAX_MAPPED = 32  # map over so many items is made item by item
 
 
 def _get(made: Call) -> Thing:
@@ -81,6 +84,10 @@ def _same(made: Call) -> Thing:
     return made.first() if made.arguments else made.unknown(made.taints())
 
 
+def _last(made: Call) -> Thing:
+    return made.arguments[-1] if made.arguments else ()
+
+
 def _as_text(made: Call) -> Thing:
     return tuple(piece._replace(label="") if piece.label == NUMBER else piece for piece in made.value(0))
 
@@ -105,6 +112,18 @@ def _next(made: Call) -> Thing:
     if isinstance(thing, Array) and thing.fields:
         return thing.fields[0].pieces
     return made.unknown(made.taints())
+
+
+def _map(made: Call) -> Thing:
+    """map(function, list): what the function makes of each, of a few; otherwise the list as it is."""
+    if len(made.arguments) != 2:
+        return made.unknown(made.taints())
+    function, items = made.arguments
+    if not isinstance(function, Code):
+        return items
+    given = items.fields if isinstance(items, Array) and len(items.fields) <= _MAX_MAPPED else (Field(made.value(1)),)
+    made_of = [python_calls.invoke(made.program, function, (item.pieces,), {}, made.at) for item in given]
+    return Array(tuple(Field(value_of(thing, made.at)) for thing in made_of))
 
 
 def _dict(made: Call) -> Thing:
@@ -193,8 +212,9 @@ FUNCTIONS: dict[str, Callable[[Call], Thing]] = {
     "list": _as_list, "tuple": _as_list, "set": _as_list, "sorted": _as_list, "reversed": _as_list, "iter": _as_list,
     "frozenset": _as_list, "len": _length, "next": _next, "dict": _dict, "collections.OrderedDict": _dict,
     "OrderedDict": _dict, "types.SimpleNamespace": _namespace, "SimpleNamespace": _namespace, "Namespace": _namespace,
-    "argparse.Namespace": _namespace, "print": _print, "sys.stdout.write": _write_out, "open": _same, "io.open": _same,
-    "Path": _path_join, "pathlib.Path": _path_join, "os.path.join": _path_join, "path.join": _path_join,
+    "argparse.Namespace": _namespace, "print": _print, "map": _map, "filter": _last, "sys.stdout.write": _write_out,
+    "open": _same, "io.open": _same, "Path": _path_join, "pathlib.Path": _path_join,
+    "os.path.join": _path_join, "path.join": _path_join,
     "os.path.abspath": _same, "os.path.expanduser": _same, "os.path.realpath": _same, "textwrap.dedent": _same,
     "dedent": _same, "string.Template": _same, "Template": _same, "shlex.split": _split_words, "shlex.quote": _same,
     "shlex.join": _join_words, "subprocess.list2cmdline": _join_words, "json.dump": _dump, "yaml.dump": _dump,

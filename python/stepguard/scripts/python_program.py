@@ -52,6 +52,7 @@ class Frame:
     parameters: frozenset[str]
     layer: Layer
     shared: set[str] = field(default_factory=set)  # global and nonlocal
+    changed: set[str] = field(default_factory=set)  # parameters, in place
     returned: list[Thing] = field(default_factory=list)
     ends: list[Layer] = field(default_factory=list)  # what each `return` leaves behind
     defined: list[Code] = field(default_factory=list)
@@ -77,6 +78,7 @@ class Program:
         self.waiting: dict[ast.AST, Code] = {}  # functions that nothing has called yet
         self.results: dict[tuple[object, ...], Thing] = {}  # of calls with arguments that come from nowhere
         self.changes = 0  # of what such a call may depend on
+        self.acts = 0  # how often something was started or told of peers
         self.spent = False
         self.steps = 0
         self.used: dict[ast.AST, int] = {}  # steps in each function
@@ -168,6 +170,21 @@ class Program:
             layer = layer.outer if layer is not frame.layer else None
         if layer is None:
             frame.shared.add(name)
+        elif layer is frame.layer and name in frame.parameters:
+            frame.changed.add(name)
+
+    def rebind(self, before: Thing, after: Thing) -> None:
+        """What a call was given has been changed in place: so it is for whoever holds it."""
+        layer: Layer | None = self.layer
+        names: set[str] = set()
+        while layer is not None:
+            self.take(len(layer.own) // 8)
+            names |= {name for name, thing in layer.own.items() if thing is before}
+            layer = layer.outer
+        for name in names:
+            if self.look(name) is before:
+                self.share(name)
+                self.layer.own[name] = after
 
     def assign(self, name: str, thing: Thing, anew: bool = False) -> None:
         """Gives a name its value. An attribute keeps what it had, unless `anew`: it may be that of another object."""

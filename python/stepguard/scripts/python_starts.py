@@ -66,6 +66,7 @@ def start(made: Call) -> Thing:
     """Starts a program; what it prints."""
     from stepguard.scripts import commands
 
+    made.program.acts += 1
     command, env = _command(made)
     program = made.program
     if command is None or not program.shell.budget.take(1):
@@ -137,6 +138,7 @@ def peers(made: Call) -> None:
     """Notes what a call tells the program of its peers."""
     shell = made.program.shell
     if made.name in _JOINS or _JOINS_BY_PATH.fullmatch(made.path) or _is_connection(made):
+        made.program.acts += 1
         judge_environment(made.program, made.at)
         for thing in made.arguments:
             launching.use(shell, taints_in(thing), f"{made.name}()", made.at)
@@ -144,6 +146,7 @@ def peers(made: Call) -> None:
         return
     for name, thing in made.named.items():
         if DECIDING.search(name) and not isinstance(thing, Code):
+            made.program.acts += 1
             launching.use(shell, taints_in(thing), f"{name} of {made.name}()", made.at)
 
 

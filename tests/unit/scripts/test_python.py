@@ -41,6 +41,10 @@ def lines(code: str) -> list[int]:
         (f"n = {COUNT}\ndel n\nn = '1'\nos.environ['NNODES'] = n\n", []),
         (f"def f(n): return f(n) if n else n\nos.environ['NNODES'] = f({COUNT})\n", [2]),
         (f"asked = [h for h in {NODES}.split(',')]\nos.environ['WORLD_SIZE'] = str(len(asked))\n", [1]),
+        (f"def add(words, n): words += ['--nnodes', n]\nc = ['torchrun']\nadd(c, {COUNT})\nsubprocess.run(c)\n", [3]),
+        (f"c = ['torchrun', '--nnodes', {COUNT}]\nos.system(' '.join(map(str, c)))\n", [1]),
+        (f"c = ['torchrun', '--nnodes', {COUNT}]\nos.system(' '.join(repr(word) for word in c))\n", [1]),
+        ("def sh(c): subprocess.run(c)\n" + "sh('date')\n" * 99 + "sh('torchrun --nnodes $SLURM_NNODES')\n", [101]),
         ("os.environ['HOSTS'] = 'a' if 'SLURM_JOB_NODELIST' in os.environ else 'b'\n", []),
     ],
 )  # fmt: skip
