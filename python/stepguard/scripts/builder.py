@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MAX_DEPTH = 40  # of nested statements and substitutions; each takes a few frames of Python's stack
+_BEHIND_END = (b"", b"\n", b")", b"`")
 _TERMINALS = frozenset((";", "&", "\n", ";;", "comment", "(", ")", "{", "}", "then", "do", "done", "fi"))
 
 
@@ -181,12 +182,14 @@ class Builder:
     def _redirects(self, node: Node) -> Iterator[Redirect]:
         if node.type == "heredoc_redirect":
             quoted = strips = False
+            word = b""
             for child in node.children:
                 if child.type == "<<-":
                     strips = True
                 elif child.type == "heredoc_start":
-                    quoted = any(mark in self._data[child.start_byte : child.end_byte] for mark in b"'\"\\")
-                elif child.type == "heredoc_end" and (child.is_missing or child.start_byte == child.end_byte):
+                    word = self._data[child.start_byte : child.end_byte]
+                    quoted = any(mark in word for mark in b"'\"\\")
+                elif child.type == "heredoc_end" and not self._ends(child, word, strips):
                     self._leave_out(node.start_byte)
                 elif child.type == "heredoc_body":
                     self.documents.append((self._at(child.start_byte), self._at(child.end_byte - 1) + 1))
@@ -209,6 +212,13 @@ class Builder:
                 yield Redirect({">|": ">", "&>": ">", "&>>": ">>"}.get(operator, operator), self._words.word(child))
                 # tree-sitter takes words behind the file for more files.
                 descriptor = "-"
+
+    def _ends(self, node: Node, word: bytes, strips: bool) -> bool:
+        """Whether the line ends a here-document, as a shell sees it: the grammar takes `  EOF` for an end, too."""
+        start, end = node.start_byte, node.end_byte
+        before = self._data[self._data.rfind(b"\n", 0, start) + 1 : start]
+        is_word = self._data[start:end] == word.translate(None, b"'\"\\")
+        return is_word and not before.strip(b"\t" if strips else b"") and self._data[end : end + 1] in _BEHIND_END
 
     # -- compound commands --------------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from functools import cached_property
 MAX_BYTES = 128 * 1024
 _SHEBANG = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?(?:[ \t]+(\S+))?")
 BOM = b"\xef\xbb\xbf"
+_COMMAND = re.compile(rb"(?m)^[ \t]*[^#\s]")
+_OF_NO_INTEREST = re.compile(rb"(?m)^(?!#SBATCH[^\n]*--au)[^\n]+")
 _SHELLS = re.compile(r"(?:r?ba|z|k|m?k|pdk|da|a)?sh(?:-?[\d.]+)?|ksh93|busybox")
 _NAMES = {
     "py": "python", "sh": "shell", "bash": "shell", "sbatch": "shell", "slurm": "shell", "zsh": "shell", "ksh": "shell",
@@ -59,7 +61,7 @@ def source(name: str, data: bytes) -> Source:
     cut = len(data) > MAX_BYTES
     if cut:
         has_nul = b"\0" in data
-        data = data[: data.rfind(b"\n", 0, MAX_BYTES) + 1 or MAX_BYTES]
+        data = _shortened(data)
         if has_nul:
             return Source(name, data, "none", cut)
     data = data.removeprefix(BOM).replace(b"\r\n", b"\n")
@@ -68,6 +70,15 @@ def source(name: str, data: bytes) -> Source:
         # The grammar knows UTF-8 alone. One byte for one, so that offsets stay.
         data = data.decode("latin-1").translate(_TO_ASCII).encode("latin-1")
     return Source(name, data, language, cut)
+
+
+def _shortened(data: bytes) -> bytes:
+    """The begin of a long file. Where it is all directives, those behind it that say --auto-resume, on their lines."""
+    end = data.rfind(b"\n", 0, MAX_BYTES) + 1 or MAX_BYTES
+    if _COMMAND.search(data, 0, end):
+        return data[:end]
+    command = _COMMAND.search(data, end)
+    return data[:end] + _OF_NO_INTEREST.sub(b"", data[end : command.start() if command is not None else len(data)])
 
 
 _TO_ASCII = dict.fromkeys(range(128, 256), "?")

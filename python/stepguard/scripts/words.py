@@ -124,6 +124,9 @@ class WordReader:
 
     def _plain(self, start: int, end: int, quoted: bool, escapes: re.Pattern[str]) -> Iterator[Text]:
         for cut in self._cuts(start, end):
+            before = self._data[start:cut]
+            if (len(before) - len(before.rstrip(b"\\"))) % 2:  # \' of '\'\\'\'', whose halves come from two quotes
+                continue
             yield from self._escaped(start, cut, quoted, escapes)
             start = cut
         yield from self._escaped(start, end, quoted, escapes)

@@ -52,6 +52,27 @@ def test_long_script_is_read_in_part() -> None:
     assert kinds(report) == [("stale-nodelist", 3)]
 
 
+@pytest.mark.parametrize("directives", [b"#SBATCH --comment=" + b"x" * 200_000 + b"\n", b"#SBATCH -N2\n" * 20_000])
+def test_long_head_is_read_for_the_option(directives: bytes) -> None:
+    report = check("a.sh", b"#!/bin/bash\n" + directives + b"#SBATCH --exclusive --auto-resume=1\nsrun x\n")
+    assert report.parse == "partial"
+    assert ("misplaced-auto-resume", directives.count(b"\n") + 2) in kinds(report)
+
+
+@pytest.mark.parametrize("end", [b"  EOF", b"EOF ", b"E"])
+def test_document_without_its_end_is_read_in_part(end: bytes) -> None:
+    report = check("a.sh", HEAD + b"date\ncat <<EOF\nx\n" + end + b"\n" + STALE + b"\n")
+    assert report.parse == "partial"
+    assert report.unread_line == 4
+
+
+def test_commands_within_commands_within_commands() -> None:
+    command = STALE.decode()
+    for _ in range(4):
+        command = "bash -c '" + command.replace("'", "'\\''") + "'"
+    assert kinds(check("a.sh", HEAD + command.encode() + b"\n")) == [("stale-nodelist", 3)]
+
+
 @pytest.mark.parametrize(
     "data",
     [
