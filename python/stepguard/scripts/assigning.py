@@ -73,18 +73,25 @@ def declare(shell: Shell, statement: Command) -> None:
     given = {letter for flag in flags if flag.startswith("-") for letter in flag[1:]}
     exports = statement.declares == "export" or "x" in given
     for assignment in statement.assignments:
+        if assignment.array is None and "n" in given and statement.declares != "export":
+            _refer(shell, assignment)
+            continue
         assign(shell, assignment)
         if assignment.array is None and "i" in given:
             shell.assign(assignment.name, _calculated(shell, flat(shell.lookup(assignment.name, assignment.at))))
-        elif assignment.array is None and "n" in given and statement.declares != "export":
-            named = text_of(flat(shell.lookup(assignment.name, assignment.at)))
-            if named.isidentifier():
-                shell.assign(assignment.name, shell.lookup(named, assignment.value.at))
     names = [assignment.name for assignment in statement.assignments] + [flag for flag in flags if flag[:1] != "-"]
     if exports and not (statement.declares == "export" and "n" in given):
         shell.scope.exported.update(names)
         if INHERITED in names:
             launching.mention(shell, statement.at, "variable", "1")
+
+
+def _refer(shell: Shell, assignment: Assignment) -> None:
+    """declare -n: another name for a variable. What that holds now is read here."""
+    named = text_of(shell.value(assignment.value))
+    if named.isidentifier() and named != assignment.name:
+        shell.scope.references = {**shell.scope.references, assignment.name: named}
+        shell.scope.variables[assignment.name] = shell.lookup(named, assignment.value.at)
 
 
 def _calculated(shell: Shell, value: Value) -> Value:

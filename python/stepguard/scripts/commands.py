@@ -65,6 +65,8 @@ def run(shell: Shell, fields: Sequence[Field], given: dict[str, Value], stdin: V
 
 def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     name = fields[0].text
+    if fields[0].pieces and shell.is_argument(fields[0].pieces[0]):  # run srun …, where run() { "$@"; }
+        at = fields[0].at
     content = shell.scope.files.get(key_of(fields[0].pieces)) if shell.scope.files else None
     if content is not None and _is_script(content):
         return _script(shell, content, fields[1:], stdin)

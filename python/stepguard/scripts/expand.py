@@ -19,6 +19,7 @@ from stepguard.scripts.values import (
     computed,
     counted,
     flat,
+    is_word_or_nothing,
     join,
     split,
     taints_of,
@@ -79,6 +80,9 @@ class Expander:
                 continue
             if isinstance(part, Text) or part.quoted:
                 any_quoted = any_quoted or part.quoted
+                here += value
+                continue
+            if here and is_word_or_nothing(value):  # --nodes=$N, where N may be empty
                 here += value
                 continue
             fields = list(split(value))

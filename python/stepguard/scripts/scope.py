@@ -33,6 +33,7 @@ class Scope:
     variables: dict[str, Value | Array] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     functions: dict[str, Function] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)  # declare -n: the variable that another one is
     files: dict[str, Value] = field(default_factory=dict)
     positional: tuple[Field, ...] | None = None  # None: not known
     exports_all: bool = False
@@ -43,6 +44,7 @@ class Scope:
             dict(self.variables),
             set(self.exported),
             dict(self.functions),
+            self.references,
             dict(self.files),
             self.positional,
             self.exports_all,
@@ -52,7 +54,7 @@ class Scope:
     def child(self) -> Scope:
         """What a program that is started gets: the exported variables."""
         visible = {name: self.variables[name] for name in self.exported if name in self.variables}
-        return Scope(visible, set(self.exported), dict(self.functions), dict(self.files), ())
+        return Scope(visible, set(self.exported), dict(self.functions), {}, dict(self.files), ())
 
     def become(self, states: list[Scope]) -> None:
         """Goes on from whichever of the states was reached."""

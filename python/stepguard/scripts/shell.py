@@ -116,7 +116,8 @@ class Shell:
         self.budget.take(
             len(value.fields) >> 3 if isinstance(value, Array) else sum(len(piece.taints) for piece in value) >> 4
         )
-        self.scope.variables[name] = (
+        variable = self.scope.references.get(name, name)
+        self.scope.variables[variable] = self.scope.variables[name] = (
             value._replace(
                 fields=tuple(field._replace(pieces=carried(name, field.pieces)) for field in value.fields[:MAX_FIELDS])
             )
@@ -124,7 +125,7 @@ class Shell:
             else bounded(carried(name, value))
         )
         if self.scope.exports_all:
-            self.scope.exported.add(name)
+            self.scope.exported.add(variable)
 
     def nested(self, value: Value, shell: Shell | None = None, stdin: Value = _NOTHING) -> Value:
         """Runs text as a script: in this shell, or in `shell`."""
@@ -172,6 +173,7 @@ class Shell:
             self.in_step if in_step is None else in_step,
             self._depth + 1,
         )
+        shell._argument_ats = self._argument_ats
         shell.guarded_step = self.guarded_step
         shell.branch, shell.control, shell.branches = self.branch, self.control, self.branches
         shell.inner_jobs, shell.called = self.inner_jobs, self.called
@@ -181,14 +183,14 @@ class Shell:
         """Calls a function of the script."""
         function = self.scope.functions[name]
         self.called.add(name)
-        before, ats_before = self.scope.positional, self._argument_ats
+        before, ats_before, references = self.scope.positional, self._argument_ats, self.scope.references
         self.scope.positional = tuple(arguments)
         self._argument_ats = {piece.at for field in arguments for piece in field.pieces}
         # A recursion adds nothing.
         del self.scope.functions[name]
         printed = self.run(function.body, stdin)
         self.scope.functions.setdefault(name, function)
-        self.scope.positional, self._argument_ats = before, ats_before
+        self.scope.positional, self._argument_ats, self.scope.references = before, ats_before, references
         self.scope.ended = False
         return printed
 
@@ -228,9 +230,7 @@ class Shell:
             given[assignment.name] = carried(assignment.name, self.value(assignment.value))
         if not fields:
             return ()
-        written_at = fields[0].at
-        at = written_at if written_at in self._argument_ats else statement.at  # run srun …, where run() { "$@"; }
-        return commands.run(self, fields, given, stdin, at)
+        return commands.run(self, fields, given, stdin, statement.at)
 
     def _redirected(self, statement: Redirected, stdin: Value) -> Value:
         targets: list[str] = []

@@ -229,6 +229,11 @@ def split(value: Value, parts: re.Pattern[str] = WORDS) -> Iterator[Field]:
         yield Field(tuple(here))
 
 
+def is_word_or_nothing(value: Value) -> bool:
+    """Whether it is one of several words, or none, but never two."""
+    return len(value) == 1 and bool(value[0].choices) and all(len(list(split(one))) < 2 for one in value[0].choices)
+
+
 def _may_be_option(options: list[list[Field]]) -> bool:
     """${A:---option=1}: what is not known there may be no word at all."""
     return any(fields[0].is_unknown for fields in options) and any(fields[0].text[:1] == "-" for fields in options)
