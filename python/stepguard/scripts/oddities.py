@@ -26,9 +26,15 @@ _REWRITES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]], .
     # ${x%]}, ${x%%[*}
     (re.compile(rb"\$\{\w+(?:%%?|##?|//?)[^}\s\"'`$]*\}"), lambda found: found[0].translate(_BRACKETS)),
     # files=(!(*.log) *.@(a|b))
-    (re.compile(rb"(?<=[\s(/=.])[@?*+!]\([^()\s;]{0,200}[|*.][^()\s;]{0,200}\)"), _filled),
+    (re.compile(rb"(?<=[\s(/=.])[@?*+!]\([^()\s;]{1,200}\)"), _filled),
     # exec {fd}> file
     (re.compile(rb"(?<=[\s;])\{\w+\}(?=[<>])"), lambda found: b"9".rjust(len(found[0]))),
+    # exec 9<> file
+    (re.compile(rb"(?<=[\s\d])<>(?=[\s\w\"$/])"), lambda _: b"< "),
+    # grep -v x$)
+    (re.compile(rb"(?<=[\w\].*^])\$(?=[)`])"), _filled),
+    # $((10#$n))
+    (re.compile(rb"(?<=[\s(])\d+#(?=[$\w])"), _blank),
     # for i do
     (re.compile(rb"(?<![^\s;{(&|])(for[ \t]+\w+)[ \t\n](?=[ \t]*do\b)"), lambda found: found[1] + b";"),
     # [ "$x" = ~ ]

@@ -24,6 +24,15 @@ STATEMENTS = [
     "cat <<-E | b\n\tx $y\n\tE",
     "f() { a; } 2>&1",
     "a 2> >(b) &>> c",
+    "a=${b%%[*} c=${d%]}",
+    "a=(!(*.log) *.@(b|c)); rm !(x)",
+    "exec {a}> b {c}>&-; exec 9<> d",
+    "for i do a; done",
+    '[ "$a" = ~ ]',
+    "a=$((b + 1)) 2>/dev/null && c",
+    "a <<A <<B\nx\nA\ny\nB",
+    "rm $(ls | grep -v ^a$)",
+    "a=$((10#$b))",
     "if ! a; then :; elif b; then c; else d; fi | tee e",
 ]
 
