@@ -37,10 +37,10 @@ _KEEPS = re.compile(
 _JOINS = frozenset(
     ("init_process_group", "init_distributed", "TCPStore", "create_connection", "open_connection", "Connection",
      "SerialGroup", "ThreadingGroup", "SSHCluster", "SSHClient", "insecure_channel", "secure_channel", "ServerProxy",
-     "connect_ex", "init_rpc")
+     "connect_ex", "init_rpc", "ClusterSpec")
 )  # fmt: skip
 _JOINS_BY_PATH = re.compile(
-    r"(?:jax\.)?distributed\.initialize|(?:dask\.)?distributed\.(?:client\.)?Client|Client|ray\.init"
+    r"(?:torch\.)?distributed\.run\.main|(?:jax\.)?distributed\.initialize|(?:dask\.)?distributed\.(?:client\.)?Client|Client|ray\.init"
     r"|(?:asyncssh|paramiko|socket|rpyc|zmq|redis|mpi4py)\.(?:\w+\.)*\w*[cC]onnect\w*"
 )
 

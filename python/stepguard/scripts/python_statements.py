@@ -6,11 +6,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from stepguard.scripts import python_binding, python_branches, python_calls, python_containers
+from stepguard.scripts import python_binding, python_branches, python_calls, python_containers, python_starts
+from stepguard.scripts.python_ast import string_of
 from stepguard.scripts.python_program import Program
 from stepguard.scripts.python_things import (
     Code,
     Named,
+    Thing,
 )
 
 
@@ -95,13 +97,24 @@ def _global(program: Program, node: ast.Global | ast.Nonlocal) -> None:
 
 
 def _function(program: Program, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    for decorator in node.decorator_list:
-        program.evaluate(decorator)
-    code = Code(node, python_calls.defaults_of(program, node.args))
+    code = Code(node, python_calls.defaults_of(program, node.args) | _defaults_by_decorators(program, node))
     program.assign(node.name, code)
     program.waiting[node] = code
     if program.frames:
         program.frames[-1].defined.append(code)
+
+
+def _defaults_by_decorators(program: Program, node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Thing]:
+    """click: @option("--nnodes", default=…) gives the parameter nnodes."""
+    found: dict[str, Thing] = {}
+    for decorator in node.decorator_list:
+        program.evaluate(decorator)
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg == "default" and isinstance(decorator, ast.Call):
+                flags = [text for argument in decorator.args if (text := string_of(argument))]
+                name = max(flags, key=len, default="").lstrip("-").replace("-", "_")
+                found[name] = program.evaluate(keyword.value)
+    return found
 
 
 def _class(program: Program, node: ast.ClassDef) -> None:
@@ -129,6 +142,9 @@ def _return(program: Program, node: ast.Return) -> None:
 
 def _raise(program: Program, node: ast.Raise) -> None:
     _other(program, node)
+    raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+    if isinstance(raised, ast.Name) and raised.id == "SystemExit":
+        python_starts.judge_environment(program, program.at(node))
     program.layer.ended = True
 
 

@@ -45,6 +45,9 @@ def lines(code: str) -> list[int]:
         (f"c = ['torchrun', '--nnodes', {COUNT}]\nos.system(' '.join(map(str, c)))\n", [1]),
         (f"c = ['torchrun', '--nnodes', {COUNT}]\nos.system(' '.join(repr(word) for word in c))\n", [1]),
         ("def sh(c): subprocess.run(c)\n" + "sh('date')\n" * 99 + "sh('torchrun --nnodes $SLURM_NNODES')\n", [101]),
+        (f"os.environ['MASTER_ADDR'] = {NODES}\nraise SystemExit(go())\n", [1]),
+        (f"@option('-n', '--nodes', default={COUNT})\ndef go(nodes): os.system('torchrun --nnodes ' + nodes)\n", [1]),
+        (f"subprocess.run(['tar', 'czf', 'a.tgz', {NODES}])\n", []),
         ("os.environ['HOSTS'] = 'a' if 'SLURM_JOB_NODELIST' in os.environ else 'b'\n", []),
     ],
 )  # fmt: skip
