@@ -267,12 +267,12 @@ def _arguments(shell: Shell, words: Sequence[Field], what: str, at: int, every: 
             continue
         if not every and not (bare and DECIDING.search(bare)):
             continue
-        taints = frozenset(taint for taint in taints if not (taint.is_count and _is_name(value)))
+        taints = frozenset(taint for taint in taints if not (taint.is_count and is_name(value)))
         told = f"{what} {option}".strip() if option else f"an argument of {what}"
         use(shell, taints | taints_of(content), told, at)
 
 
-def _is_name(value: Value) -> bool:
+def is_name(value: Value) -> bool:
     """Whether a number is only a part of a name: gpt-8n, runs/8/out."""
     text = "".join(piece.text or "" for piece in value)
     return any(char.isalpha() for char in text) and ":" not in text
@@ -287,6 +287,6 @@ def environment(shell: Shell, what: str, at: int, named_in: str | None = None) -
             continue
         held = flat(value)
         taints = taints_of(held) | taints_of(shell.scope.files.get(key_of(held), ()))
-        taints = frozenset(taint for taint in taints if not (taint.is_count and _is_name(held)))
+        taints = frozenset(taint for taint in taints if not (taint.is_count and is_name(held)))
         if taints:
             use(shell, taints, f"{name}, which {what} gets", at)

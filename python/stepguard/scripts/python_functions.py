@@ -191,7 +191,7 @@ def _getattr(made: Call) -> Thing:
 
 
 def _exit(made: Call) -> Thing:
-    python_starts.judge_environment(made.program, made.at)
+    python_starts.judge_environment(made.program)
     made.program.layer.ended = True
     return ()
 

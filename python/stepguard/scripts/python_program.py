@@ -72,7 +72,8 @@ class Program:
         self.layer = Layer()
         self.files: dict[str, Value] = {}
         self.printed = CLEAN
-        self.exported: set[str] = set()
+        self.exported: dict[str, ast.AST] = {}  # variables of os.environ, and the statements that set them last
+        self.here: ast.AST = ast.Pass(lineno=1, col_offset=0)  # the statement that is walked
         self.frames: list[Frame] = []
         self.methods: dict[str, list[Code]] = {}
         self.waiting: dict[ast.AST, Code] = {}  # functions that nothing has called yet
@@ -193,7 +194,7 @@ class Program:
         if taints or name[0] == "$":
             self.changes += 1
         if name.startswith("$"):
-            self.exported.add(name[1:])
+            self.exported[name[1:]] = self.here
         if name.startswith(".") and not anew:
             before = self.layer.get(name)
             if before is not None:

@@ -82,4 +82,4 @@ def _run(program: Program, tree: ast.Module) -> None:
         for node in sorted(program.waiting, key=lambda node: getattr(node, "name", "") != "__init__"):
             if (code := program.waiting.pop(node, None)) is not None:
                 python_calls.invoke(program, code, (), {}, program.at(node))
-    python_starts.judge_environment(program, 0)
+    python_starts.judge_environment(program)

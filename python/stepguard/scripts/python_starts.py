@@ -15,7 +15,7 @@ from stepguard.scripts import launching
 from stepguard.scripts.programs import DECIDING
 from stepguard.scripts.python_program import Program
 from stepguard.scripts.python_things import Code, Dictionary, Thing, fields_of, taints_in, value_of
-from stepguard.scripts.values import Array, Field, Piece, Value, key_of, unknown
+from stepguard.scripts.values import CLEAN, Array, Field, Piece, Taints, Value, key_of, text_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.python_call import Call
@@ -85,7 +85,7 @@ def start(made: Call) -> Thing:
     if "stdout" in made.named:
         program.write(made.named["stdout"], printed, made.at)
     if made.name.startswith("exec") and made.name != "exec_command":
-        judge_environment(program, made.at)
+        judge_environment(program)
     return tuple(piece._replace(quoted=True) for piece in printed) or made.unknown(frozenset())
 
 
@@ -124,14 +124,15 @@ def _process(program: Program, env: Thing | None, at: int) -> Shell:
     return shell
 
 
-def judge_environment(program: Program, at: int) -> None:
+def judge_environment(program: Program) -> None:
     """What the program has put into its environment tells it, or what it becomes, of its peers."""
     shell = program.shell.child()
     held = program.environment()
     shell.scope.variables.update(held)
-    shell.scope.exported = set(held)
     shell.scope.files |= program.files
-    launching.environment(shell, "this program", at)
+    for name in held:
+        shell.scope.exported = {name}
+        launching.environment(shell, "this program", program.at(program.exported[name]))
 
 
 def peers(made: Call) -> None:
@@ -139,15 +140,23 @@ def peers(made: Call) -> None:
     shell = made.program.shell
     if made.name in _JOINS or _JOINS_BY_PATH.fullmatch(made.path) or _is_connection(made):
         made.program.acts += 1
-        judge_environment(made.program, made.at)
+        judge_environment(made.program)
         for thing in made.arguments:
-            launching.use(shell, taints_in(thing), f"{made.name}()", made.at)
+            launching.use(shell, _of_peers(thing, made.at), f"{made.name}()", made.at)
     if _KEEPS.fullmatch(made.name):
         return
     for name, thing in made.named.items():
         if DECIDING.search(name) and not isinstance(thing, Code):
             made.program.acts += 1
-            launching.use(shell, taints_in(thing), f"{name} of {made.name}()", made.at)
+            launching.use(shell, _of_peers(thing, made.at), f"{name} of {made.name}()", made.at)
+
+
+def _of_peers(thing: Thing, at: int) -> Taints:
+    """What a value may tell of peers: not the name of a file, nor a number within a name."""
+    value = value_of(thing, at)
+    if text_of(value).startswith("file:"):
+        return CLEAN
+    return frozenset(taint for taint in taints_in(thing) if not (taint.is_count and launching.is_name(value)))
 
 
 def _is_connection(made: Call) -> bool:

@@ -21,6 +21,7 @@ def walk(program: Program, statements: Sequence[ast.stmt]) -> None:
     for statement in statements:
         if program.layer.ended or not program.take():
             return
+        program.here = statement
         _STATEMENTS.get(type(statement), _other)(program, statement)
         if isinstance(statement, (ast.Break, ast.Continue)):
             return
@@ -144,7 +145,7 @@ def _raise(program: Program, node: ast.Raise) -> None:
     _other(program, node)
     raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
     if isinstance(raised, ast.Name) and raised.id == "SystemExit":
-        python_starts.judge_environment(program, program.at(node))
+        python_starts.judge_environment(program)
     program.layer.ended = True
 
 
