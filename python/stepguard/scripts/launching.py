@@ -219,7 +219,7 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     words = fields[1:]
     what = name if UNKNOWN not in name else "a program"
     if launches or shell.in_step:
-        _arguments(shell, words, what, at, every=True)
+        _arguments(shell, words, what, at, every=True, launches=launches)
         environment(shell, what, at)
         use(shell, shell.control, f"how often {what} is called", at, softly=True)
     else:
@@ -244,7 +244,7 @@ def _is_launcher_module(fields: Sequence[Field]) -> bool:
     return LAUNCHER_MODULES.fullmatch(texts[texts.index("-m") + 1]) is not None
 
 
-def _arguments(shell: Shell, words: Sequence[Field], what: str, at: int, every: bool) -> None:
+def _arguments(shell: Shell, words: Sequence[Field], what: str, at: int, every: bool, launches: bool = False) -> None:
     """Judges a program's arguments; `every`: also those that stand alone."""
     pending = ""
     for field in words:
@@ -268,6 +268,9 @@ def _arguments(shell: Shell, words: Sequence[Field], what: str, at: int, every: 
         if not every and not (bare and DECIDING.search(bare)):
             continue
         taints = frozenset(taint for taint in taints if not (taint.is_count and is_name(value)))
+        if not launches and bare and not DECIDING.search(bare):
+            # A program's own --lr or --batch-size: what is computed for it decides not where anything runs.
+            taints = frozenset(taint for taint in taints if not (taint.is_count and taint.computed))
         told = f"{what} {option}".strip() if option else f"an argument of {what}"
         use(shell, taints | taints_of(content), told, at)
 
