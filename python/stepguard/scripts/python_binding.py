@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import ast
 
-from stepguard.scripts import python_calls, python_containers, python_starts
+from stepguard.scripts import python_calls, python_containers
 from stepguard.scripts.python_program import Program
 from stepguard.scripts.python_things import (
     Dictionary,
     Thing,
     either,
+    file_key,
     is_value,
     taints_in,
     value_of,
@@ -90,6 +91,6 @@ def rounds(program: Program, node: ast.expr, limit: int = MAX_UNROLLED) -> tuple
     thing = program.evaluate(node)
     if isinstance(thing, Array) and 0 < len(thing.fields) <= limit:
         return [item.pieces for item in thing.fields], not any(item.maybe for item in thing.fields)
-    if is_value(thing) and (content := program.files.get(python_starts.key(thing, at))) is not None:
+    if is_value(thing) and (content := program.files.get(file_key(thing, at))) is not None:
         return [content], False
     return [(unknown(at, taints_in(thing), f"@{at}", quoted=True),)], False

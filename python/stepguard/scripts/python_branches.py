@@ -27,6 +27,7 @@ def _arm(program: Program, place: tuple[int, int], statements: Sequence[ast.stmt
 
 
 def if_(program: Program, node: ast.If) -> None:
+    """if, elif, else."""
     if _is_main(node.test):
         program.walk(node.body)
         return
@@ -43,6 +44,7 @@ def if_(program: Program, node: ast.If) -> None:
 
 
 def match_(program: Program, node: ast.Match) -> None:
+    """match: any case, or none."""
     program.evaluate(node.subject)
     number = next(program.shell.branches)
     layers = [_arm(program, (number, arm), case.body) for arm, case in enumerate(node.cases)]
@@ -50,6 +52,7 @@ def match_(program: Program, node: ast.Match) -> None:
 
 
 def try_(program: Program, node: ast.Try) -> None:
+    """try: the body to its end, or a handler from anywhere in it."""
     body = _path(program, node.body)
     within = Layer()
     within.own = dict(body.own)
@@ -72,6 +75,7 @@ def try_(program: Program, node: ast.Try) -> None:
 
 
 def for_(program: Program, node: ast.For | ast.AsyncFor) -> None:
+    """for: each known item, or one round for all; or none."""
     things, all_of_them = python_binding.rounds(program, node.iter)
     layer = program.branch()
     for thing in things:
@@ -84,6 +88,7 @@ def for_(program: Program, node: ast.For | ast.AsyncFor) -> None:
 
 
 def while_(program: Program, node: ast.While) -> None:
+    """while: one round, or none."""
     program.evaluate(node.test)
     layer = _path(program, node.body)
     layer.ended = False
@@ -92,6 +97,7 @@ def while_(program: Program, node: ast.While) -> None:
 
 
 def with_(program: Program, node: ast.With | ast.AsyncWith) -> None:
+    """with: what is bound, and the body."""
     for item in node.items:
         thing = program.evaluate(item.context_expr)
         if item.optional_vars is not None:

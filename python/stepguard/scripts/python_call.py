@@ -30,25 +30,31 @@ class Call:
 
     @property
     def name(self) -> str:
+        """The last name of what is called."""
         return name_of(self.node.func) or ""
 
     @property
     def receiver(self) -> ast.expr:
+        """What a method is called on."""
         assert isinstance(self.node.func, ast.Attribute)
         return self.node.func.value
 
     def first(self) -> Thing:
+        """The first argument, an empty text without."""
         return self.arguments[0] if self.arguments else ()
 
     def value(self, index: int) -> Value:
+        """An argument as one value, empty without."""
         return value_of(self.arguments[index], self.at) if index < len(self.arguments) else ()
 
     def taints(self) -> Taints:
+        """All that goes into the call."""
         found = taints_in(self.base) if self.base is not None else CLEAN
         for thing in (*self.arguments, *self.named.values()):
             found |= taints_in(thing)
         return found
 
     def unknown(self, taints: Taints) -> Value:
+        """What it gives, where only that is known."""
         self.program.take(len(taints) // 4)
         return (unknown(self.at, taints, f"@{self.at}", quoted=True),)

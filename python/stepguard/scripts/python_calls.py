@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from stepguard.scripts import python_containers, python_starts
+from stepguard.scripts import python_containers
 from stepguard.scripts.python_ast import name_of
 from stepguard.scripts.python_program import Frame, Layer, Program
 from stepguard.scripts.python_things import (
@@ -14,6 +14,7 @@ from stepguard.scripts.python_things import (
     Dictionary,
     Thing,
     either,
+    literal,
     taints_in,
     value_of,
 )
@@ -209,7 +210,7 @@ def change(program: Program, node: ast.expr, thing: Thing) -> None:
 
 def entry_of(asked: str, key: str, thing: Thing, at: int) -> Thing:
     """What a loop over the items, keys or values of a dictionary gets."""
-    name = python_starts.text(key, at)
+    name = literal(key, at)
     if asked == "items":
         return Array((Field(name), Field(value_of(thing, at))))
     return name if asked == "keys" else thing

@@ -20,6 +20,7 @@ from stepguard.scripts.python_things import (
     value_of,
 )
 from stepguard.scripts.values import (
+    MAX_FIELDS,
     Array,
     Field,
     Piece,
@@ -67,6 +68,7 @@ def read_environ(program: Program, node: ast.expr, key: ast.expr) -> Thing:
 
 
 def subscript(program: Program, node: ast.Subscript) -> Thing:
+    """What x[key] is."""
     if is_environ(program, node.value):
         return read_environ(program, node, node.slice)
     base = program.evaluate(node.value)
@@ -123,6 +125,7 @@ def whole(node: ast.expr | None) -> int | None:
 
 
 def list_(program: Program, node: ast.List | ast.Tuple | ast.Set) -> Thing:
+    """A list, tuple or set."""
     fields: list[Field] = []
     for item in node.elts:
         fields += items(program, item)
@@ -137,6 +140,7 @@ def items(program: Program, node: ast.expr) -> list[Field]:
 
 
 def dictionary(program: Program, node: ast.Dict) -> Thing:
+    """A dictionary that is written out."""
     held = Dictionary()
     for key, value in zip(node.keys, node.values, strict=True):
         thing = program.evaluate(value)
@@ -188,7 +192,7 @@ def added(program: Program, left: Thing, right: Thing, node: ast.AST) -> Thing:
     if isinstance(left, Array) or isinstance(right, Array):
         fields = (*fields_of(left, at), *fields_of(right, at))
         program.take(len(fields) // 8)
-        return Array(fields[:512])
+        return Array(fields[:MAX_FIELDS])
     one, other = value_of(left, at), value_of(right, at)
     if any(piece.text is not None and piece.label != NUMBER for piece in (*one, *other)):
         return bounded((*one, *other))

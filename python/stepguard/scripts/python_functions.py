@@ -16,6 +16,7 @@ from stepguard.scripts.python_things import (
     Named,
     Thing,
     either,
+    literal,
     taints_in,
     value_of,
 )
@@ -99,7 +100,7 @@ def _as_number(made: Call) -> Thing:
 def _as_list(made: Call) -> Thing:
     thing = made.first()
     if isinstance(thing, Dictionary):
-        return Array(tuple(Field(python_starts.text(key, made.at)) for key in thing.entries))
+        return Array(tuple(Field(literal(key, made.at)) for key in thing.entries))
     return thing if made.arguments else Array(())
 
 

@@ -84,7 +84,8 @@ def _elsewhere(program: Program, node: ast.Call, arguments: list[Thing], named: 
     made = Call(program, node, path or "", base, arguments, named, program.at(node))
     if path is not None and (handler := FUNCTIONS.get(path) or FUNCTIONS.get(_builtin(path))):
         return handler(made)
-    if python_starts.is_start(made.path, made.name):
+    is_callback = bool(arguments) and isinstance(arguments[0], Code)
+    if python_starts.is_start(made.path, made.name) and not is_callback:
         return python_starts.start(made)
     if base is not None and (handler := METHODS.get(made.name)):
         return handler(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepguard.scripts import python_calls, python_containers, python_starts, python_texts
+from stepguard.scripts import python_calls, python_containers, python_texts
 from stepguard.scripts.python_ast import name_of
 from stepguard.scripts.python_call import Call
 from stepguard.scripts.python_things import (
@@ -13,6 +13,7 @@ from stepguard.scripts.python_things import (
     Thing,
     either,
     fields_of,
+    file_key,
     is_value,
     taints_in,
     value_of,
@@ -128,7 +129,7 @@ def _write(made: Call) -> Thing:
 
 
 def _read(made: Call) -> Thing:
-    content = made.program.files.get(python_starts.key(made.base or (), made.at))
+    content = made.program.files.get(file_key(made.base or (), made.at))
     return content if content is not None else made.unknown(made.taints())
 
 

@@ -14,8 +14,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.python_things import Code, Dictionary, Named, Thing, either, held_by, taints_in, value_of
-from stepguard.scripts.values import CLEAN, Piece, Taint, Taints, Value, unknown
+from stepguard.scripts.python_things import (
+    Code,
+    Dictionary,
+    Named,
+    Thing,
+    either,
+    file_key,
+    held_by,
+    taints_in,
+    value_of,
+)
+from stepguard.scripts.values import CLEAN, MAX_FIELDS, Piece, Taint, Taints, Value, unknown
 from stepguard.scripts.variables import TASK, is_stale_count, is_stale_list
 
 if TYPE_CHECKING:
@@ -35,6 +45,7 @@ class Layer:
         self.ended = False
 
     def get(self, name: str) -> Thing | None:
+        """What a name holds, in this layer or those outside."""
         layer: Layer | None = self
         while layer is not None:
             if name in layer.own:
@@ -255,12 +266,10 @@ class Program:
 
     def write(self, path: Thing, content: Value, at: int) -> None:
         """Something is written into a file."""
-        from stepguard.scripts.values import key_of
-
-        key = key_of(value_of(path, at))
+        key = file_key(path, at)
         before = self.files.get(key, ())
         self.take(len(before) // 8)
-        if key and len(before) < 512:
+        if key and len(before) < MAX_FIELDS:
             self.files[key] = (*before, *content, Piece("\n", at))
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from stepguard.scripts import launching
 from stepguard.scripts.programs import DECIDING
 from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import Code, Dictionary, Thing, fields_of, taints_in, value_of
-from stepguard.scripts.values import CLEAN, Array, Field, Piece, Taints, Value, key_of, text_of, unknown
+from stepguard.scripts.python_things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
+from stepguard.scripts.values import CLEAN, Array, Field, Taints, text_of
 
 if TYPE_CHECKING:
     from stepguard.scripts.python_call import Call
@@ -45,16 +45,6 @@ _JOINS_BY_PATH = re.compile(
 )
 
 
-def text(known: str, at: int) -> Value:
-    """A text that is known."""
-    return (Piece(known, at, True),)
-
-
-def key(path: Thing, at: int) -> str:
-    """The name of the file with that path."""
-    return key_of(value_of(path, at))
-
-
 def is_start(path: str, name: str) -> bool:
     """Whether a call starts a program."""
     if path in _RUNS_PYTHON:
@@ -74,7 +64,7 @@ def start(made: Call) -> Thing:
     shell = _process(program, env, made.at)
     stdin = value_of(made.named["input"], made.at) if "input" in made.named else ()
     if (source := made.named.get("stdin")) is not None:
-        stdin = program.files.get(key(source, made.at), value_of(source, made.at))
+        stdin = program.files.get(file_key(source, made.at), value_of(source, made.at))
     fields = fields_of(command, made.at)
     if isinstance(command, Array):
         printed = commands.run(shell, fields, {}, stdin, made.at) if fields else ()
@@ -162,6 +152,3 @@ def _of_peers(thing: Thing, at: int) -> Taints:
 def _is_connection(made: Call) -> bool:
     """A method that connects, of what is no database in a file."""
     return made.name == "connect" and isinstance(made.node.func, ast.Attribute) and "sqlite" not in made.path
-
-
-__all__ = ["is_start", "judge_environment", "key", "peers", "start", "text", "unknown"]

@@ -11,12 +11,14 @@ from stepguard.scripts.values import (
     MAX_FIELDS,
     Array,
     Field,
+    Piece,
     Taints,
     Value,
     bounded,
     carried,
     flat,
     join,
+    key_of,
     split,
     taints_of,
     unknown,
@@ -35,6 +37,7 @@ class Dictionary:
     rest: Taints = CLEAN
 
     def with_(self, entries: dict[str, Thing]) -> Dictionary:
+        """The same with other entries."""
         return Dictionary({**self.entries, **entries}, self.of_environ, self.rest)
 
 
@@ -56,6 +59,7 @@ class Named:
 
     @property
     def last(self) -> str:
+        """The name alone."""
         return self.path.rpartition(".")[2]
 
 
@@ -64,6 +68,7 @@ Thing = Value | Array | Dictionary | Code | Named
 
 
 def is_value(thing: Thing) -> bool:
+    """Whether it is a text or number (the other things are tuples, too, or objects)."""
     return type(thing) is tuple
 
 
@@ -125,6 +130,16 @@ def held_by(name: str, thing: Thing) -> Thing:
     if isinstance(thing, Dictionary):
         return thing.with_({key: held_by(name, entry) for key, entry in thing.entries.items()})
     return bounded(carried(name, thing)) if not isinstance(thing, (Code, Named)) else thing
+
+
+def literal(text: str, at: int) -> Value:
+    """A text that is known."""
+    return (Piece(text, at, True),)
+
+
+def file_key(path: Thing, at: int) -> str:
+    """The name of the file with that path."""
+    return key_of(value_of(path, at))
 
 
 def fields_of(thing: Thing, at: int) -> list[Field]:

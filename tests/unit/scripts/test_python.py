@@ -49,6 +49,7 @@ def lines(code: str) -> list[int]:
         (f"@option('-n', '--nodes', default={COUNT})\ndef go(nodes): os.system('torchrun --nnodes ' + nodes)\n", [1]),
         (f"lr = 0.1 * int({COUNT})\nsubprocess.run(['python', 'train.py', '--lr', str(lr)])\n", []),
         (f"dist.init_process_group('nccl', init_method='file:///runs/' + {COUNT})\n", []),
+        (f"def go(n): os.system('torchrun --nnodes ' + n)\napp.run(go, {COUNT})\n", [2]),
         (f"subprocess.run(['tar', 'czf', 'a.tgz', {NODES}])\n", []),
         ("os.environ['HOSTS'] = 'a' if 'SLURM_JOB_NODELIST' in os.environ else 'b'\n", []),
     ],
