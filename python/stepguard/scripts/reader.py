@@ -8,6 +8,7 @@ over is blanked out and the text parsed again, a few times: the rest of the scri
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_REPAIRS = 4
 _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
+_FEW_BYTES = 8 * 1024  # they are parsed a few times more
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
 _UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)")
 # $A/$B/c in one word: tree-sitter-bash 0.25 takes the second "$" for text and ends the word there; not ${A}/${B}/c.
@@ -62,7 +64,13 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
     if root.has_error:
         data = without_oddities(data)
         root = parse(data).root_node
-    broken_at = origin.at(_stumble(root)) if root.has_error else origin.at(len(data)) if too_much else -1
+    broken_at = origin.at(len(data)) if too_much else -1
+    if root.has_error:
+        end = _understood_end(data, root)
+        broken_at = origin.at(end)
+        repaired = _without_line(data, end)
+        if not (attempt := parse(repaired).root_node).has_error:
+            data, root = repaired, attempt
     for _ in range(_MAX_REPAIRS if len(data) < _MANY_BYTES else 1):
         if not root.has_error:
             break
@@ -94,6 +102,32 @@ def _known(found: re.Match[bytes]) -> bytes:
     if text[:1] == b"\\":
         return b"=="
     return b";;" + b" " * (len(text) - 2) if text[:1] == b";" else text[:-1] + b" "
+
+
+def _understood_end(data: bytes, root: Node) -> int:
+    """Where something begins that is no statement: no later than where the grammar stumbles, and behind lines that are
+    whole by themselves. For a long script it is where the grammar stumbles, which may be far from the cause."""
+    stumble = _stumble(root)
+    if len(data) > _FEW_BYTES:
+        return stumble
+    starts = [0, *(start for start in _starts(root) if data[start - 1 : start] == b"\n")]
+    low, high = 0, len(starts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _parser().parse(data[: starts[middle]]).root_node.has_error:
+            high = middle
+        else:
+            low = middle
+    return starts[low]
+
+
+def _starts(root: Node) -> Iterator[int]:
+    """Where statements begin, as far as the grammar sees any."""
+    for node in root.children:
+        if node.type == "ERROR":
+            yield from (child.start_byte for child in node.children)
+        else:
+            yield node.start_byte
 
 
 def _stumble(root: Node) -> int:

@@ -28,7 +28,7 @@ def told(report: Report, with_info: bool = False) -> Iterator[str]:
     hidden = len(report.findings) - len(shown)
     more = f" ({hidden} more with --info)" if hidden else ""
     if report.parse != "ok":
-        where = f"{name}:{report.unread_line}: not understood here" if report.unread_line else name
+        where = f"{name}:{report.unread_line}: not understood from here on" if report.unread_line else name
         yield f"{where}: {_PARTS[report.parse]}{more}"
     elif not shown:
         yield f"{name}: clean{more}"

@@ -144,3 +144,13 @@ def test_documents_tell_the_rules() -> None:
 def test_a_document_without_the_tabs_of_its_lines() -> None:
     script = b"#!/bin/bash\nsbatch <<-EOF\n\t#!/bin/bash\n\t\t#SBATCH -J $1 --auto-resume=1\n\tsrun x\n\tEOF\n"
     assert kinds(check("a.sh", script)) == [("misplaced-auto-resume", 4), ("not-exclusive", 4)]
+
+
+@pytest.mark.parametrize(
+    "broken", [b'echo "a', b"x=$(date", b") x", b"case a in b) c ;; ) ) d", b"echo ${x", b"[[ a == ("]
+)
+def test_line_that_is_not_understood_is_named_and_left_out(broken: bytes) -> None:
+    lines = b"f() {\n    date\n}\nif a; then\n    b\nfi\n"
+    report = check("a.sh", HEAD + lines + broken + b"\n" + lines + STALE + b"\n" + lines)
+    assert (report.parse, report.unread_line) == ("partial", 9)
+    assert kinds(report) == [("stale-nodelist", 16)]
