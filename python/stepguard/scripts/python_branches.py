@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from stepguard.scripts import python_binding
 from stepguard.scripts.python_program import Layer, Program
+from stepguard.scripts.python_things import taints_in
+from stepguard.scripts.values import CLEAN, Taints, computed
 
 
 def _path(program: Program, statements: Sequence[ast.stmt]) -> Layer:
@@ -75,25 +78,42 @@ def try_(program: Program, node: ast.Try) -> None:
 
 
 def for_(program: Program, node: ast.For | ast.AsyncFor) -> None:
-    """for: each known item, or one round for all; or none."""
+    """for: each known item, or some rounds for all; or none."""
     things, all_of_them = python_binding.rounds(program, node.iter)
+    counts = frozenset(taint for thing in things for taint in taints_in(thing) if taint.is_count)
     layer = program.branch()
-    for thing in things:
-        python_binding.bind(program, node.target, thing, program.at(node.iter))
-        program.walk(node.body)
-        layer.ended = False
+    with _loop(program, counts) as rounds:
+        for thing in things if all_of_them else things * rounds:
+            python_binding.bind(program, node.target, thing, program.at(node.iter))
+            program.walk(node.body)
+            layer.ended = False
     program.leave()
     program.merge([layer] if all_of_them else [layer, Layer()])
     program.walk(node.orelse)
 
 
 def while_(program: Program, node: ast.While) -> None:
-    """while: one round, or none."""
-    program.evaluate(node.test)
-    layer = _path(program, node.body)
-    layer.ended = False
+    """while: some rounds, or none."""
+    layer = program.branch()
+    with _loop(program, CLEAN) as rounds:
+        for _ in range(rounds):
+            program.evaluate(node.test)
+            program.walk(node.body)
+            layer.ended = False
+    program.leave()
     program.merge([layer, Layer()])
     program.walk(node.orelse)
+
+
+@contextmanager
+def _loop(program: Program, counts: Taints) -> Iterator[int]:
+    """A loop that `counts` rounds; how many are walked: in an outer one, what a round leaves to the next is seen."""
+    shell, before = program.shell, program.shell.control
+    shell.control = before | computed(counts)
+    program.loops += 1
+    yield 2 if program.loops == 1 else 1
+    program.loops -= 1
+    shell.control = before
 
 
 def with_(program: Program, node: ast.With | ast.AsyncWith) -> None:

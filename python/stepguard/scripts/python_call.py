@@ -31,7 +31,7 @@ class Call:
     @property
     def name(self) -> str:
         """The last name of what is called."""
-        return name_of(self.node.func) or ""
+        return self.path.rpartition(".")[2] or name_of(self.node.func) or ""
 
     @property
     def receiver(self) -> ast.expr:

@@ -16,6 +16,7 @@ from stepguard.scripts.python_things import (
     Named,
     Thing,
     either,
+    file_key,
     literal,
     taints_in,
     value_of,
@@ -169,6 +170,18 @@ def _dump(made: Call) -> Thing:
     return ()
 
 
+def _save(made: Call) -> Thing:
+    if len(made.arguments) > 1:
+        made.program.write(made.arguments[0], made.unknown(taints_in(made.arguments[1])), made.at)
+    return ()
+
+
+def _move(made: Call) -> Thing:
+    if len(made.arguments) > 1 and (content := made.program.files.get(file_key(made.first(), made.at))) is not None:
+        made.program.files[file_key(made.arguments[1], made.at)] = content
+    return ()
+
+
 def _field(made: Call) -> Thing:
     factory = made.named.get("default_factory")
     if isinstance(factory, Code):
@@ -219,6 +232,8 @@ FUNCTIONS: dict[str, Callable[[Call], Thing]] = {
     "os.path.abspath": _same, "os.path.expanduser": _same, "os.path.realpath": _same, "textwrap.dedent": _same,
     "dedent": _same, "string.Template": _same, "Template": _same, "shlex.split": _split_words, "shlex.quote": _same,
     "shlex.join": _join_words, "subprocess.list2cmdline": _join_words, "json.dump": _dump, "yaml.dump": _dump,
+    "numpy.savetxt": _save, "os.rename": _move, "os.replace": _move, "shutil.move": _move, "shutil.copy": _move,
+    "shutil.copyfile": _move,
     "dataclasses.field": _field, "field": _field, "functools.partial": _partial, "partial": _partial,
     "getattr": _getattr, "sys.exit": _exit, "exit": _exit, "quit": _exit, "os._exit": _exit,
 }  # fmt: skip

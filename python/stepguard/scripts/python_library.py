@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from stepguard.scripts import python_calls, python_containers, python_starts
 from stepguard.scripts.python_call import Call
@@ -13,6 +14,7 @@ from stepguard.scripts.python_program import Program
 from stepguard.scripts.python_things import (
     Code,
     Dictionary,
+    Named,
     Thing,
     taints_in,
     value_of,
@@ -103,6 +105,9 @@ def _other(made: Call) -> Thing:
     """Not known: it gives what it was given, and calls the functions that it was given with the rest."""
     if made.name == "add_argument":
         return _add_argument(made)
+    first = made.first()
+    if isinstance(first, Named) and python_starts.is_start(first.path, first.last):  # submit(subprocess.run, …)
+        return python_starts.start(replace(made, path=first.path, arguments=made.arguments[1:]))
     python_starts.peers(made)
     taints = made.taints()
     for thing in (*made.arguments, *made.named.values()):

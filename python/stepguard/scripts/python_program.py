@@ -89,6 +89,7 @@ class Program:
         self.methods: dict[str, list[Code]] = {}
         self.waiting: dict[ast.AST, Code] = {}  # functions that nothing has called yet
         self.results: dict[tuple[object, ...], Thing] = {}  # of calls with arguments that come from nowhere
+        self.loops = 0  # that are walked, one within another
         self.changes = 0  # of what such a call may depend on
         self.acts = 0  # how often something was started or told of peers
         self.spent = False
