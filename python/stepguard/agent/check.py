@@ -12,8 +12,9 @@ from pathlib import Path
 
 from stepguard import named_file
 from stepguard.agent import place, reading
+from stepguard.agent.health.kernel_log import kind_problem
 from stepguard.config import MAX_BYTES, Config, Health
-from stepguard.errors import ConfigError
+from stepguard.errors import ConfigError, reason
 from stepguard.health.catalogue import of_site
 from stepguard.health.probes.table import configured
 from stepguard.places import conflicts, parents_problem
@@ -105,7 +106,7 @@ def _programs() -> Iterator[str]:
 
 
 def _health(config: Health) -> Iterator[str]:
-    """Names of probes and the site's catalogue, without which the agent does not start."""
+    """Names of probes and the site's catalogue, without which the agent does not start; a kernel's log that is none."""
     try:
         configured(config)
     except ConfigError as error:
@@ -114,6 +115,13 @@ def _health(config: Health) -> Iterator[str]:
         of_site(config.catalogue)
     except ConfigError as error:
         yield str(error)
+    if config.kernel_log:
+        try:
+            problem = kind_problem(Path(config.kernel_log).stat())
+        except OSError as error:
+            problem = reason(error)
+        if problem:
+            yield f"[health] kernel_log = {json.dumps(config.kernel_log)}: {problem}"
 
 
 def _words_for_c(config: Config) -> Iterator[str]:

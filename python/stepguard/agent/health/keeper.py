@@ -67,32 +67,27 @@ class Keeper:
         self._catalogue = of_site(config.health.catalogue)
         self._probes = configured(config.health)
         self._file = StateFile(layout.health, storing, log)
-        state = self._file.load()
         rules = Rules.of(config.health, lambda source, code: self._catalogue.lookup(source, code), status_of)
-        self._health = self._restored(state.get("health", {}), rules, boot_id)
+        kept = self._file.restored
+        self._health = kept("health", lambda state: _node_health(state, rules, boot_id), {})
         self._health.keep_probes(self._probes)
-        self._once = Once(state.get("told", []))
-        self._jobs = JobGpus(state.get("jobs", {}))
-        self._resets = Resets(state.get("resets", {}), boot_id)
-        self._gpu_count = GpuCount(config, state.get("gpu_count", {}), selector, log)
-        self._events = EventLog(state.get("events", {}), boot_id)
+        self._once = kept("told", Once, [])
+        self._jobs = kept("jobs", JobGpus, {})
+        self._resets = kept("resets", lambda state: Resets(state, boot_id), {})
+        self._gpu_count = kept("gpu_count", lambda state: GpuCount(config, state, selector, log), {})
+        self._events = kept("events", lambda state: EventLog(state, boot_id), {})
         self._reports: dict[str, tuple[Report, float]] = {}
         self._counts = {"kernel_events": 0, "gpu_events": 0}
         self._cycle = Cycle(
             self._probes, config.health.cycle_s, self._settings, selector, self._reported, self._file.change
         )
-        self._kernel_log = KernelLog(
-            config.health.kernel_log,
-            boot_id,
-            state.get("kernel_log", {}),
-            selector,
-            log,
-            self._kernel_said,
-            self._kernel_log_fails,
+        path, take, fail = config.health.kernel_log, self._kernel_said, self._kernel_log_fails
+        self._kernel_log = kept(
+            "kernel_log", lambda state: KernelLog(path, boot_id, state, selector, log, take, fail), {}
         )
         self._gpu_events = GpuEvents(selector, log, self._gpu_told) if config.health.gpu_events else None
-        self._reaction = Reaction(config, state.get("reaction", {}), selector, log)
-        self._offences = Offences(config.health, state.get("offences", {}))
+        self._reaction = kept("reaction", lambda state: Reaction(config, state, selector, log), {})
+        self._offences = kept("offences", lambda state: Offences(config.health, state), {})
         self._telling = Telling(layout.node_state, boot_id, storing, log)
 
     # What the agent's loop calls
@@ -284,13 +279,9 @@ class Keeper:
             "offences": self._offences.state(),
         }
 
-    def _restored(self, state: Mapping[str, Any], rules: Rules, boot_id: str) -> NodeHealth:
-        if state:
-            try:
-                return NodeHealth.from_state(state, rules, boot_id, _now_s())
-            except ValueError as error:
-                self._log.error(f"what was known of this node's health is lost: {self._layout.health}: {error}")
-        return NodeHealth(rules, boot_id)
+
+def _node_health(state: Mapping[str, Any], rules: Rules, boot_id: str) -> NodeHealth:
+    return NodeHealth.from_state(state, rules, boot_id, _now_s()) if state else NodeHealth(rules, boot_id)
 
 
 def _addresses(gpus: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,8 @@
 
 /dev/kmsg gives a record a read, `PRI,SEQUENCE,MICROSECONDS,FLAGS;text`, then lines ` KEY=value` that say of which
 device it is (Documentation/ABI/testing/dev-kmsg of the kernel). Facility 0 is the kernel's own: what comes from user
-space has another, and is counted and no more. A FIFO or a regular file with such lines is read too.
+space has another, and is counted and no more. A FIFO or a regular file with such lines is read too; other devices have
+no end, or no log, and are not.
 
 Where a thousand lines come in a second, waking for each would cost more than reading it: after all is read it waits
 for PAUSE_S. A batch is bounded, so that others get their turn.
@@ -30,6 +31,8 @@ _BATCH_READS, _BATCH_BYTES = 256, 1 << 16
 _READ_BYTES = 1 << 14
 _HEAD_MAX_BYTES, _LINE_MAX_BYTES = 80, 1 << 16
 _FACILITY_BITS = 3
+_KMSG = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt of the kernel
+_NO_LOG = "what is there is no log as /dev/kmsg gives it"
 _NONE_YET = -1
 
 
@@ -43,7 +46,7 @@ class Line(NamedTuple):
 
 class KernelLog:
     """`take` gets the lines of a batch, `fail` why nothing can be read ("" once it can). `cursor` is what an earlier
-    `cursor()` gave: of another boot it says nothing."""
+    `cursor()` gave: of another boot or another log it says nothing."""
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class KernelLog:
     ) -> None:
         self._path = path
         self._boot_id = boot_id
-        is_ours = cursor.get("boot_id") == boot_id
+        is_ours = (cursor.get("boot_id"), cursor.get("path", path)) == (boot_id, path)
         self._sequence = int(cursor.get("sequence", _NONE_YET)) if is_ours else _NONE_YET
         # The log's clock is not corrected as others are: minutes apart after months of uptime.
         said_s = cursor.get("offset_s") if is_ours else None
@@ -70,6 +73,7 @@ class KernelLog:
         self._can_wait = False
         self._is_armed = False
         self._is_live = False
+        self._is_log = False  # a record has been read since it was opened
         self._rest = b""
         self._open_at_s = 0.0
         self._why = ""
@@ -79,7 +83,8 @@ class KernelLog:
 
     def cursor(self) -> dict[str, Any]:
         """How far it has been read, for the next agent."""
-        return {"boot_id": self._boot_id, "sequence": self._sequence, "offset_s": self._offset_s}
+        read = {"sequence": self._sequence, "offset_s": self._offset_s}
+        return {"boot_id": self._boot_id, "path": self._path, **read}
 
     def document(self) -> dict[str, Any]:
         """What is told of it."""
@@ -108,15 +113,19 @@ class KernelLog:
 
     def _open(self, now_s: float) -> None:
         try:
+            status = os.stat(self._path)  # noqa: PTH116 - the path may be anything
+            if problem := kind_problem(status):
+                self._failed(problem, now_s)
+                return
             # A FIFO that is open for writing too has no end when its last writer goes.
-            is_fifo = stat.S_ISFIFO(os.stat(self._path).st_mode)  # noqa: PTH116 - the path may be anything
+            is_fifo = stat.S_ISFIFO(status.st_mode)
             flags = (os.O_RDWR if is_fifo else os.O_RDONLY) | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
             self._descriptor = os.open(self._path, flags)
             self._can_wait = not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         except OSError as error:
             self._failed(reason(error), now_s)
             return
-        self._rest, self._is_live = b"", False
+        self._rest, self._is_live, self._is_log = b"", False, False
         if self._why:
             self._log.info(f"the kernel's log is read again: {self._path}")
         self._why = ""
@@ -140,14 +149,15 @@ class KernelLog:
 
     def _read(self) -> None:
         self._arm(False)
+        garbage = self.garbage
         try:
             content, is_drained = self._batch()
         except OSError as error:
             self._failed(reason(error), time.monotonic())
             return
         said = self._parse(content)
-        if self.garbage and self._sequence == _NONE_YET:
-            self._failed("what is there is no log as /dev/kmsg gives it", time.monotonic())
+        if self.garbage > garbage and not self._is_log:
+            self._failed(_NO_LOG, time.monotonic())
             return
         now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         if self._is_live and is_drained and said:
@@ -200,6 +210,7 @@ class KernelLog:
             if (numbers := _numbers(head)) is None:
                 self.garbage += 1
                 continue
+            self._is_log = True
             priority, sequence, us = numbers
             if sequence <= self._sequence:
                 continue
@@ -213,6 +224,13 @@ class KernelLog:
             how = "" if self._is_live else "up to "  # an agent that was killed had read more than it could write down
             self._log.warning(f"{how}{lost} lines of the kernel's log were overwritten unread, after line {was_here}")
         return said
+
+
+def kind_problem(status: os.stat_result) -> str:
+    """Why what is there is no kernel's log, by what kind of file it is; "" for what may be one."""
+    is_device = stat.S_ISCHR(status.st_mode) and status.st_rdev == _KMSG
+    may_be = is_device or stat.S_ISFIFO(status.st_mode) or stat.S_ISREG(status.st_mode)
+    return "" if may_be else f'{_NO_LOG}; kernel_log = "" leaves it unread'
 
 
 def _numbers(head: bytes) -> tuple[int, int, int] | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stepguard.agent.log import Log
 from stepguard.agent.storing import Job, Storing
@@ -14,6 +14,7 @@ from stepguard.errors import reason
 
 SCHEMA = 1
 _MAX_BYTES = 4 << 20
+_Part = TypeVar("_Part")
 
 
 class StateFile:
@@ -25,9 +26,19 @@ class StateFile:
         self._log = log
         self._is_pending = False
         self._is_dirty = False
+        # Nothing where there was no such file, or none that can be read, which is said.
+        self.loaded = self._load()
 
-    def load(self) -> dict[str, Any]:
-        """What was kept; nothing where there is no such file, or none that can be read, which is said."""
+    def restored(self, name: str, make: Callable[[Any], _Part], nothing: Any) -> _Part:
+        """A part of what was kept, as `make` makes it of what its own state was, or of `nothing`, where there is none
+        that it understands, which is said."""
+        try:
+            return make(self.loaded.get(name, nothing))
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+            self._lost(f"{name}: {error}")
+            return make(nothing)
+
+    def _load(self) -> dict[str, Any]:
         try:
             with self._path.open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
@@ -39,8 +50,11 @@ class StateFile:
             return {}
         except (OSError, ValueError, RecursionError) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
-        self._log.error(f"what was known of this node's health is lost: {self._path}: {why}")
+        self._lost(why)
         return {}
+
+    def _lost(self, why: str) -> None:
+        self._log.error(f"what was known of this node's health is lost: {self._path}: {why}")
 
     def change(self) -> None:
         """There is something to write."""

@@ -29,7 +29,7 @@ class Telling:
     def __init__(self, path: Path, boot_id: str, storing: Storing, log: Log) -> None:
         self._file = StateFile(path, storing, log)
         self._boot_id = boot_id
-        self._told = _substance(self._file.load())
+        self._told = _substance(self._file.loaded)
         self._not_before_s = 0.0
         self._state: dict[str, Any] = {}
 

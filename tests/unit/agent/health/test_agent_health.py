@@ -15,7 +15,7 @@ import pytest
 from lab.gpus import DRIVER_NOT_LOADED, VERSION_MISMATCH, XID, Gpus
 from lab.kernel import Kernel
 from stepguard.records.node_state import from_json
-from unit.agent.agent_process import USER, AgentProcess, epilog, fields, prolog, wait_until
+from unit.agent.agent_process import BOOT_ID, USER, AgentProcess, epilog, fields, prolog, wait_until
 
 Make = Callable[..., AgentProcess]
 NVML = 'probes = ["nvml"]'
@@ -266,12 +266,19 @@ def test_state_that_is_damaged_is_said_and_begun_anew(watched: AgentProcess) -> 
     kernel_of(watched).xid(79)
     wait_until(lambda: item(watched, 79), 5)
     watched.stop()
-    for content in ("garbage", "[]", '{"schema":1,"health":{"schema":99}}', '{"schema":1,"health":{"schema":1}}'):
+    parts = ("health", "told", "jobs", "resets", "gpu_count", "events", "kernel_log", "reaction", "offences")
+    strange = [json.dumps({"schema": 1, **dict.fromkeys(parts, value)}) for value in ({"a": 1}, [1], "x", 7)]
+    events = {"boot_id": BOOT_ID, "events": {"a": 1}}
+    for content in (
+        *("garbage", "[]", '{"schema":1,"health":{"schema":99}}', '{"schema":1,"health":{"schema":1}}'),
+        json.dumps({"schema": 1, "events": events, "kernel_log": {"boot_id": BOOT_ID, "sequence": "x"}}),
+        *strange,
+    ):
         watched.layout.health.write_text(content)
         said = len(watched.log())
         watched.start()
         assert "what was known of this node's health is lost" in watched.log()[said:], content
-        wait_until(lambda: item(watched, 79).get("count") == 1, 5)  # the log still has it
+        wait_until(lambda: item(watched, 79).get("count") == 1, 15)  # the log still has it
         watched.stop()
 
 

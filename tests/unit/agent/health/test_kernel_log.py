@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import selectors
 import time
@@ -17,6 +18,11 @@ from stepguard.agent.log import Log
 
 BOOT, OTHER_BOOT = "boot-1", "boot-2"
 DEADLINE_S = 20.0
+_NO_LOG = "what is there is no log as /dev/kmsg gives it"
+
+
+def _ends_with(said: list[str], words: str) -> bool:
+    return said[-1:] == [words]
 
 
 class Reader:
@@ -218,11 +224,19 @@ def test_garbage_is_passed_over(feed: Feed, read: Read) -> None:
     "content", ["Nov 30 05:00:00 n1 kernel: NVRM: Xid (PCI:0000:0f:00): 79, gone\n", "\0" * 200_000]
 )
 def test_what_is_no_log_of_the_kernels_is_not_read_in_silence(tmp_path: Path, read: Read, content: str) -> None:
-    """A syslog file, /dev/zero: nothing would ever be heard, and a node that nobody hears is not well."""
+    """A syslog file, zeros: nothing would ever be heard, and a node that nobody hears is not well."""
     path = tmp_path / "kern.log"
     path.write_text(content)
-    reader = read(path)
-    reader.until(lambda: reader.fails[-1:] == ["what is there is no log as /dev/kmsg gives it"])
+    for cursor in (None, {"boot_id": BOOT, "path": "/dev/kmsg", "sequence": 7000, "offset_s": 5.0}):
+        reader = read(path, cursor=cursor)
+        reader.until(functools.partial(_ends_with, reader.fails, _NO_LOG))
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev"])
+def test_what_has_no_log_is_not_opened(read: Read, path: str) -> None:
+    reader = read(Path(path))
+    reader.until(lambda: bool(reader.fails))
+    assert reader.fails == [f'{_NO_LOG}; kernel_log = "" leaves it unread']
     assert reader.log.due_s > time.monotonic() + 30, "and it is not looked at again and again"
 
 
