@@ -88,19 +88,26 @@ def test_a_program_that_is_quicker_than_the_kernels_log_is_resumed_all_the_same(
         assert [end.get("cause") for end in events(job, "end")] == ["hardware", None]
 
 
-def test_a_gpu_that_is_not_the_jobs_and_what_was_before_are_nobodys_concern() -> None:
+def test_a_gpu_that_is_not_the_jobs_is_nobodys_concern_and_what_was_before_counts_when_the_step_has_failed() -> None:
     with sick_lab(3) as lab:
-        kernel(lab, "n1").xid(48)
-        until("the agent knows", lambda: health(lab, "n1")["status"] == "fail", 20, 0.2)
-        job = new_job(lab, resume="require_exclusive = false")  # an exclusive job has all GPUs of its nodes
-        job.submit(f"srun --auto-resume=1 -N2 -n2 --gres=gpu:1 {job.ring(100)}", "-N3", "--gres=gpu:1")
-        job.await_steps(10)
-        kernel(lab, "n2").xid(79, gpu=1)
+        kernel(lab, "n2").xid(48)
         until("the agent knows", lambda: health(lab, "n2")["status"] == "fail", 20, 0.2)
-        assert job.await_end() == "COMPLETED"
+        job = new_job(lab, resume="require_exclusive = false")  # an exclusive job has all GPUs of its nodes
+        lab.write(job.directory / "fails", "sleep 2; test $STEPGUARD_ATTEMPT$SLURMD_NODENAME != 0n2\n")
+        step = "srun --overlap --auto-resume=1 -N2 -n2 --gres=gpu:1"
+        job.submit(f"{step} {job.ring(100)} && {step} sh {job.directory}/fails", "-N3", "--gres=gpu:1")
+        job.await_steps(10)
+        kernel(lab, "n1").xid(79, gpu=1)
+        until("the agent knows", lambda: health(lab, "n1")["status"] == "fail", 20, 0.2)
+        assert job.await_end(120) == "COMPLETED", job.out()
         assert hosts_of(job.progress()) == {"n1", "n2"}
-        assert [record["event"] for record in job.journal()] == ["start", "end"]
-        assert "xid" not in job.out()
+        first, failed, last = events(job, "end")
+        assert (first["status"], failed["cause"], failed["nodes"], last["status"]) == (0, "hardware", ["n2"], 0)
+        [choice] = events(job, "choice")
+        assert (choice["strategy"], set(choice["nodes"])) == ("spare", {"n1", "n3"})
+        assert job.out().count("n2 has a known fault: xid 48 ") == 2  # once a step
+        assert " (agent: reset-gpu), known before the step began\n" in job.out()
+        assert "xid 79" not in job.out()
 
 
 def test_an_agent_that_hangs_or_is_gone_leaves_the_fault_file() -> None:

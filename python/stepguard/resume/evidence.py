@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from stepguard.config import Resume
 from stepguard.errors import SlurmError, SlurmRefused
 from stepguard.resume.attempt import Attempt, AttemptEnd
-from stepguard.resume.findings import lost_finding, program_findings, told_findings
+from stepguard.resume.findings import lost_finding, program_findings, standing_findings, told_findings, unwell
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.lookout import Lookout
 from stepguard.resume.reach import answering
@@ -73,18 +73,23 @@ def gather(
         findings += ended
         helper_ended = bool(ended)  # its step is CANCELLED in the books, by whomever its job was ended
     findings += [finding for node in states if (finding := node_finding(node, config)) is not None]
+    attempt.listen()
+    # Where the nodes of the step are not known, a fault of any other of the job's says nothing of it.
+    standing = standing_findings(watch, end.step_nodes)
     ended_by_us = bool(end.findings)
     step_state: str | None = helper_state
     if not ended_by_us and not over and attempt.started and not helper_state and not helper_ended:
         # The part that failed first: the others may still run, or have failed for want of it.
         part = next((part for part in attempt.parts if part.status() == end.status), attempt.parts[0])
         step_id = part.step.id if part.step else ""
-        step_state = _ask_accounting(slurm, part.plan.job_id, step_id, patient=bool(findings))
+        step_state = _ask_accounting(slurm, part.plan.job_id, step_id, patient=bool(findings or standing))
     attempt.listen()
     evidence = Evidence(
         status=end.status,
         started=attempt.started,
         findings=_one_a_node(findings),
+        standing=_one_a_node(standing),
+        unwell=unwell(watch, nodes),
         program=program_findings(watch, nodes, attempt.began_s),
         interrupted_by=end.interrupted_by,
         job_state=job_now.state if job_now and job_now.state != "RUNNING" else "",
@@ -192,7 +197,7 @@ def _action(reason: str) -> str:
     return "reboot" if "Action:Reboot" in reason else "replace"
 
 
-def _one_a_node(findings: list[Finding]) -> tuple[Finding, ...]:
+def _one_a_node(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """One finding a node, the gravest."""
     first: dict[str, Finding] = {}
     for finding in sorted(findings, key=gravity):

@@ -22,6 +22,27 @@ def told_findings(watch: Lookout, nodes: Collection[str]) -> tuple[Finding, ...]
     return tuple(_told_finding(name, one, f"{one.text} ({one.source}: {one.action})") for name, one in told)
 
 
+def standing_findings(watch: Lookout, nodes: Collection[str]) -> tuple[Finding, ...]:
+    """The broken hardware that those nodes were known for before the guarded step began."""
+    told = (
+        (name, one)
+        for name, faults in watch.pulse.standing_faults().items()
+        if name in nodes
+        for one in faults
+        if not one.seen_since(watch.pulse.began_s)
+    )
+    return tuple(
+        _told_finding(name, one, f"{one.text} ({one.source}: {one.action}), known before the step began")
+        for name, one in told
+    )
+
+
+def unwell(watch: Lookout, nodes: Collection[str]) -> tuple[str, ...]:
+    """What those nodes tell of themselves, beside what is a program's own fault: with any of it none is healthy."""
+    told = ((name, one) for name, all_told in watch.pulse.told().items() if name in nodes for one in all_told)
+    return tuple(f"{name}: {one.text}" for name, one in told if one.is_trouble and not one.is_programs)
+
+
 def program_findings(watch: Lookout, nodes: Collection[str], since_s: float) -> tuple[Finding, ...]:
     """The program's own faults that those nodes have seen since then."""
     told = ((name, one) for name, faults in watch.pulse.told().items() if name in nodes for one in faults)

@@ -10,25 +10,27 @@ from stepguard.resume.messages import Messages
 from stepguard.resume.told import Told
 
 EVENT = "health"
-_TELLING = ("warn", "fail")
 # The kernel of a sick node says more than anybody wants to read.
 _MAX = 50
 
 
 class Hearsay:
-    """Made when the guarded step begins: what was so before is no news."""
+    """Made when the guarded step begins: of what was so before, only broken hardware is told, once a node."""
 
     def __init__(self, journal: Journal, messages: Messages) -> None:
         self._journal = journal
         self._messages = messages
         self._began_s = time.monotonic()
         self._told: set[tuple[str, ...]] = set()
+        self._known_faulty: set[str] = set()
 
     def hear(self, node: str, told: Told) -> None:
         """Takes what a node of the step tells now; it decides nothing."""
         key = (node, *told.identity)
-        is_news = told.status in _TELLING and told.is_new_since(self._began_s) and key not in self._told
-        if not is_news or len(self._told) >= _MAX:
+        if not told.is_new_since(self._began_s):
+            self._hear_of_old(node, told)
+            return
+        if not told.is_trouble or key in self._told or len(self._told) >= _MAX:
             return
         self._told.add(key)
         kind = ", ".join(word for word in (told.fault_class, told.action) if word)
@@ -47,3 +49,9 @@ class Hearsay:
             age_s=age_s,
             **{"class": told.fault_class},
         )
+
+    def _hear_of_old(self, node: str, told: Told) -> None:
+        """The step was begun there all the same, and is left alone; if it fails, or hangs, its user knows why."""
+        if told.is_hardware and node not in self._known_faulty:
+            self._known_faulty.add(node)
+            self._messages.info(f"{node} has a known fault: {told.text} ({told.source}: {told.action})")

@@ -135,20 +135,21 @@ class Pulse:
         return {name: node.told for name, node in self._nodes.items() if node.told}
 
     def faults(self) -> dict[str, list[Told]]:
-        """The broken hardware that nodes told of, by node, the gravest first.
+        """The broken hardware that nodes told of, by node, the gravest first, which ends a step that runs there.
 
         What happened before the guarded step began, and was not seen since, is no reason to end it: it started on that
         node all the same, and the agent is not always told of a repair.
         """
         found = {
-            name: [one for one in told if one.is_hardware and one.seen_since(self.began_s)]
-            for name, told in self.told().items()
+            name: [one for one in told if one.seen_since(self.began_s)] for name, told in self.standing_faults().items()
         }
-        return {name: sorted(faults, key=_gravity) for name, faults in found.items() if faults}
+        return {name: faults for name, faults in found.items() if faults}
 
-    def unfit(self) -> set[str]:
-        """Nodes whose hardware has failed, whenever that was: nothing new is to be started there."""
-        return {name for name, told in self.told().items() if any(one.is_hardware for one in told)}
+    def standing_faults(self) -> dict[str, list[Told]]:
+        """The broken hardware that nodes tell of, whenever it was seen, the gravest first: nothing new is to be started
+        there, and a step that fails there may have failed for it."""
+        found = {name: [one for one in told if one.is_hardware] for name, told in self.told().items()}
+        return {name: sorted(faults, key=_gravity) for name, faults in found.items() if faults}
 
     def offences(self, name: str) -> int:
         """How many jobs a GPU of the node has failed, where those are too many; 0 else."""

@@ -126,7 +126,7 @@ class Replacement:
         candidates = [name for name in (*job.nodes, *self._lent()) if name not in self._bad and name not in in_use]
         faulty = {node.name for node in self.slurm.nodes(candidates) if node_finding(node, self.config)}
         pulse = attempt.watch.pulse
-        faulty |= pulse.faults().keys() | (pulse.unfit() - set(step_nodes))
+        faulty |= pulse.faults().keys() | (pulse.standing_faults().keys() - set(step_nodes))
         return by_preference([name for name in candidates if name not in faulty], step_nodes, pulse.offences)
 
     def _learn_plugins(self, watch: Lookout, names: list[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 # What broken hardware needs, the most first.
 HARDWARE_ACTIONS = ("replace", "reboot", "reset-gpu")
+_TROUBLE = ("warn", "fail")
 _PROGRAM_ACTIONS = ("restart-application", "none")
 _ACRONYMS = ("xid", "sxid")
 _TEXT_MAX = 500
@@ -34,6 +35,11 @@ class Told(NamedTuple):
     status: str = "fail"
     first_s: float | None = None
     last_s: float | None = None
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether anything is wrong, as opposed to what cannot be told."""
+        return self.status in _TROUBLE
 
     @property
     def is_hardware(self) -> bool:

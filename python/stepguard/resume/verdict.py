@@ -48,16 +48,19 @@ class Evidence(NamedTuple):
     """All that is known about the end of one attempt.
 
     `status` is srun's exit status (negative: the signal that ended srun), `started` whether it became a step.
-    `program` are faults that are the program's own. `interrupted_by` is the signal with which somebody asked us to
-    stop, None when nobody did. `job_state` is Slurm's word for a job that no longer runs (else empty), `step_state`
-    accounting's word for the step (empty when it did not say). `flapped` are nodes that were out of reach for a while
-    and answer again. `ended_by_us`: the attempt was given up for the findings' sake. `srun_cancels`: srun itself ends
-    the step when a task fails. `blind`: nobody could be asked.
+    `standing` are faults of its nodes that were known before it began, `unwell` is all that its nodes tell of
+    themselves but what is the program's own; of that `program` are faults of this run. `interrupted_by` is the signal
+    with which somebody asked us to stop, None when nobody did. `job_state` is Slurm's word for a job that no longer
+    runs (else empty), `step_state` accounting's word for the step (empty when it did not say). `flapped` are nodes that
+    were out of reach for a while and answer again. `ended_by_us`: the attempt was given up for the findings' sake.
+    `srun_cancels`: srun itself ends the step when a task fails. `blind`: nobody could be asked.
     """
 
     status: int
     started: bool = True
     findings: tuple[Finding, ...] = ()
+    standing: tuple[Finding, ...] = ()
+    unwell: tuple[str, ...] = ()
     program: tuple[Finding, ...] = ()
     interrupted_by: int | None = None
     job_state: str = ""
@@ -96,6 +99,8 @@ _STATE_CAUSES = {
 # What nodes need, the most first.
 _ACTIONS = (*HARDWARE_ACTIONS, "check", "restart-application", "none")
 
+# Of what its nodes tell beside the cause, nobody wants to read more.
+_UNWELL_MAX = 3
 _CANCELLING = {signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM}
 
 
@@ -123,20 +128,30 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.interrupted_by is not None:
         return Verdict(Cause.CANCELLED, f"stopped by {signal.Signals(evidence.interrupted_by).name}")
     if evidence.findings:
-        nodes = tuple(dict.fromkeys(finding.node for finding in evidence.findings))
-        why = "; ".join(f"{finding.node}: {finding.text}" for finding in evidence.findings)
-        return Verdict(Cause.HARDWARE, why, nodes, evidence.findings)
+        return _of_hardware(evidence.findings)
     if evidence.step_state == "OUT_OF_MEMORY":
         return Verdict(Cause.APPLICATION, "the program was killed for its memory")
     if evidence.program:
         faults = ", ".join(dict.fromkeys(f"{finding.text} of {finding.node}" for finding in evidence.program))
         ended = _ended(evidence.status, evidence.started)
         return Verdict(Cause.APPLICATION, f"{faults}: the program's own fault; {ended}", (), evidence.program)
+    if evidence.standing:  # what was seen of this very run, above, explains its end better
+        return _of_hardware(evidence.standing)
     if evidence.flapped:
         return Verdict(Cause.NETWORK, "out of reach for a while: " + ", ".join(evidence.flapped))
     if evidence.blind:
         return Verdict(Cause.UNKNOWN, "neither Slurm nor the nodes could be asked")
-    return Verdict(Cause.APPLICATION, f"{_ended(evidence.status, evidence.started)}, and its nodes are healthy")
+    ended = _ended(evidence.status, evidence.started)
+    if evidence.unwell:
+        told = "; ".join(evidence.unwell[:_UNWELL_MAX])
+        return Verdict(Cause.APPLICATION, f"{ended}; what its nodes tell is no ground to run it again: {told}")
+    return Verdict(Cause.APPLICATION, f"{ended}, and its nodes are healthy")
+
+
+def _of_hardware(findings: tuple[Finding, ...]) -> Verdict:
+    nodes = tuple(dict.fromkeys(finding.node for finding in findings))
+    why = "; ".join(f"{finding.node}: {finding.text}" for finding in findings)
+    return Verdict(Cause.HARDWARE, why, nodes, findings)
 
 
 def _not_by_a_person(evidence: Evidence) -> bool:

@@ -60,3 +60,13 @@ def test_nobody_is_drowned(hearsay: Hearsay, journal: Journal) -> None:
     for code in range(200):
         hearsay.hear("n2", xid(str(code)))
     assert len(journal.records()) == 50
+
+
+def test_hardware_that_was_broken_before_is_told_once_a_node(
+    hearsay: Hearsay, journal: Journal, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for code in ("48", "95", "48"):
+        hearsay.hear("n1", xid(code, age_s=3600, fault_class="hardware-reset", action="reset-gpu", status="fail"))
+    line = "[Auto Resume] Info: JobID: 71 n1 has a known fault: xid 48 on 0000:0f:00 (agent: reset-gpu)\n"
+    assert capfd.readouterr().err == line
+    assert journal.records() == []

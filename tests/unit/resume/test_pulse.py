@@ -88,7 +88,7 @@ def test_faults_are_kept_by_node_the_gravest_first_and_nonsense_is_left_aside() 
     pulse.heard({"seq": 1}, now_s=1)
     assert pulse.faults() == {"n1": [FALLEN, reset]}
     assert pulse.told()["n2"] == [check]
-    assert pulse.unfit() == {"n1"}
+    assert pulse.standing_faults() == pulse.faults()
 
 
 def test_what_was_before_the_step_began_is_no_reason_to_end_it() -> None:
@@ -96,7 +96,7 @@ def test_what_was_before_the_step_began_is_no_reason_to_end_it() -> None:
     pulse.heard(answer("n1", 1, told=[FALLEN.aged(10)]), now_s=10)
     pulse.heard(answer("n2", 1, told=[GONE.aged(10)]), now_s=10)
     assert pulse.faults() == {"n2": [GONE]}  # a file that lies there now
-    assert pulse.unfit() == {"n1", "n2"}
+    assert pulse.standing_faults() == {"n1": [FALLEN], "n2": [GONE]}
     pulse.heard(answer("n1", 2, told=[FALLEN._replace(last_s=11).aged(12)]), now_s=12)
     assert pulse.faults().keys() == {"n1", "n2"}
 

@@ -43,11 +43,29 @@ XID_43 = Finding("n2", "agent", "restart-application", "XID 43 on GPU 0000:0f:00
         (Evidence(status=1, program=(XID_43,), findings=(LOST,)), Cause.HARDWARE),
         (Evidence(status=1, program=(XID_43,), flapped=("n1",)), Cause.APPLICATION),
         (Evidence(status=143, program=(XID_43,), step_state="CANCELLED"), Cause.CANCELLED),
+        (Evidence(status=1, standing=(RESET_GPU,)), Cause.HARDWARE),
+        (Evidence(status=1, standing=(RESET_GPU,), flapped=("n1",)), Cause.HARDWARE),
+        (Evidence(status=1, standing=(RESET_GPU,), program=(XID_43,)), Cause.APPLICATION),
+        (Evidence(status=137, standing=(RESET_GPU,), step_state="OUT_OF_MEMORY"), Cause.APPLICATION),
+        (Evidence(status=143, standing=(RESET_GPU,), step_state="CANCELLED"), Cause.CANCELLED),
+        (Evidence(status=130, standing=(RESET_GPU,), interrupted_by=signal.SIGINT), Cause.CANCELLED),
         (Evidence(status=137, program=(XID_43,), step_state="OUT_OF_MEMORY"), Cause.APPLICATION),
     ],
 )
 def test_cause(evidence: Evidence, cause: Cause) -> None:
     assert judge(evidence).cause is cause
+
+
+def test_what_was_seen_of_this_run_is_blamed_before_what_was_known() -> None:
+    assert judge(Evidence(status=1, findings=(LOST,), standing=(RESET_GPU,))).nodes == ("n2",)
+    assert judge(Evidence(status=1, standing=(RESET_GPU,))).nodes == ("n4",)
+
+
+def test_nodes_are_healthy_only_where_they_tell_of_nothing() -> None:
+    assert judge(Evidence(status=4)).why == "the program ended with status 4, and its nodes are healthy"
+    why = "what its nodes tell is no ground to run it again: n1: fans; n2: fans; n3: fans"
+    told = tuple(f"n{number}: fans" for number in range(1, 6))
+    assert judge(Evidence(status=4, unwell=told)).why == f"the program ended with status 4; {why}"
 
 
 def test_hardware_verdict_names_every_node_and_the_worst_action() -> None:
