@@ -22,7 +22,7 @@ from stepguard.scripts.programs import (
     base,
 )
 from stepguard.scripts.tools import tool
-from stepguard.scripts.values import Field, Piece, Value, key_of, taints_of, unknown
+from stepguard.scripts.values import Array, Field, Piece, Value, flat, key_of, taints_of, text_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
@@ -31,6 +31,8 @@ _TEXT_FOLLOWS = re.compile(r"-[a-z]*[cs]")  # bash -lc TEXT, bash -s
 _STARTS_STEP = re.compile(
     r"(?:^|[;&|({\n]|\b(?:then|do|else|exec|time|nohup|sudo)\s)\s*(?:\S*/)?(?:srun|sbatch|salloc)\s"
 )
+_REMOTE = ("ssh", "rsh")
+_STEP_WITHIN = re.compile(r"\b(?:srun|sbatch|salloc)\s+-")
 
 
 def wrapper(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -38,10 +40,16 @@ def wrapper(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: 
     position = 1
     while position < len(fields) and fields[position].text.startswith("-") and len(fields[position].text) > 1:
         if name == "command" and fields[position].text in ("-v", "-V"):
-            return (unknown(at),)
+            return found(shell, fields[position:], stdin, at)
         position += 2 if fields[position].text in takes else 1
     position += before
     return shell.start(fields[position:], stdin, at) if position < len(fields) else ()
+
+
+def found(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """which NAME, command -v NAME: prints the program's path, as good as its name here."""
+    names = [field for field in fields[1:] if not field.text.startswith("-")]
+    return names[0].pieces if names else (unknown(at),)
 
 
 def exec_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -55,6 +63,12 @@ def exec_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
 def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """Any other program. Another command may stand behind it: nsys profile -o x srun …, ./wrap.sh srun …."""
     name = base(fields[0].text)
+    if name in _REMOTE:  # it makes one text of its words, for the shell over there
+        command = _behind_host(fields)
+        text = flat(Array(tuple(command)))
+        if _STEP_WITHIN.search(text_of(text)):
+            launching.program(shell, fields[: len(fields) - len(command)], (), at)
+            return shell.nested_apart(text)
     behind = len(fields) if name in LAUNCHERS and name not in RUNNERS else _command_behind(fields)
     own = fields[:behind]
     look_for_option(shell, own)
@@ -69,16 +83,16 @@ def _texts(shell: Shell, name: str, fields: Sequence[Field], stdin: Value) -> No
     for field in fields[1:]:
         if _STARTS_STEP.search(field.text):
             shell.nested_apart(field.pieces)
-    if stdin and (name in ("at", "batch") or (name in ("ssh", "rsh") and _has_no_command(fields))):
+    if stdin and (name in ("at", "batch") or (name in _REMOTE and not _behind_host(fields))):
         shell.nested_apart(stdin)
 
 
-def _has_no_command(fields: Sequence[Field]) -> bool:
-    """Whether ssh is given no more than options and a host."""
+def _behind_host(fields: Sequence[Field]) -> Sequence[Field]:
+    """What ssh is to run: the words behind its options and the host."""
     position = 1
     while position < len(fields) and fields[position].text.startswith("-"):
         position += 2 if fields[position].text in SSH_TAKES_VALUE else 1
-    return position >= len(fields) - 1
+    return fields[position + 1 :]
 
 
 def _command_behind(fields: Sequence[Field]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepguard.scripts import launching
 from stepguard.scripts.builtins import BUILTINS
-from stepguard.scripts.carriers import exec_, look_for_option, parallel, program, wrapper, xargs
+from stepguard.scripts.carriers import exec_, found, look_for_option, parallel, program, wrapper, xargs
 from stepguard.scripts.options import behind_equals, is_guard
 from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, WRAPPERS, base
 from stepguard.scripts.tools import TOOLS, everything, named_within, tool
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell import Shell
 
 _RESIZE_SCRIPT = re.compile(r"resize\.sh$")
+_NAMED_SRUN = re.compile(r"(?i)(?:^|_)srun(?:_(?:cmd|command|bin|exe|path))?$")  # $SRUN, of the caller's environment
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 # What slurm_job_N_resize.sh sets (scontrol, 22.05 to 26.05).
 _REFRESHED = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
@@ -114,6 +115,8 @@ def _read_by_code(shell: Shell, fields: Sequence[Field], at: int) -> Value:
 
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """A command whose name is not known: what stands behind it may be the command ($TIMER srun …)."""
+    if _NAMED_SRUN.search(fields[0].pieces[0].label):
+        return launching.srun(shell, fields, stdin, at)
     for index, field in enumerate(fields[1:], 1):
         if base(field.text) in _HANDLERS or base(field.text) in WRAPPERS:
             return _run(shell, fields[index:], stdin, at)
@@ -230,6 +233,7 @@ _HANDLERS: dict[str, Handler] = {
     **BUILTINS,
     **TOOLS,
     "exec": exec_,
+    "which": found,
     "env": _env,
     "eval": _eval,
     "source": _source,

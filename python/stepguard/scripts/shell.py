@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 from stepguard.scripts import assigning, branching, commands, setup
@@ -224,13 +225,14 @@ class Shell:
             for assignment in statement.assignments:
                 assigning.assign(self, assignment)
             return ()
-        fields = self.fields(statement.words)
+        possible = branching.alternatives(self, statement) or [self.fields(statement.words)]
         given: dict[str, Value] = {}
         for assignment in statement.assignments:
             given[assignment.name] = carried(assignment.name, self.value(assignment.value))
-        if not fields:
-            return ()
-        return commands.run(self, fields, given, stdin, statement.at)
+        if len(possible) == 1:
+            return commands.run(self, possible[0], given, stdin, statement.at) if possible[0] else ()
+        run = partial(commands.run, self, given=given, stdin=stdin, at=statement.at)
+        return branching.any_of(self, [partial(run, fields) for fields in possible])
 
     def _redirected(self, statement: Redirected, stdin: Value) -> Value:
         targets: list[str] = []

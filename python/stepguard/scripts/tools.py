@@ -114,6 +114,9 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         if any(piece.label == _ENVIRONMENT for piece in stdin):
             taints |= _filtered(field)
     name = base(fields[0].text)
+    if taints and name == "sed" and any(field.text.startswith(("-i", "--in-place")) for field in fields):
+        file = key_of(fields[-1].pieces)
+        shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
     if name in ("wc", "nl") or (name == "grep" and any(field.text in ("-c", "-cv", "-vc") for field in fields)):
         taints = counted(taints)
     elif name in ("seq", "expr", "bc"):

@@ -207,8 +207,13 @@ def split(value: Value, parts: re.Pattern[str] = WORDS) -> Iterator[Field]:
     for piece in value:
         if piece.choices and not piece.quoted:
             options = [list(split(choice)) for choice in piece.choices]
-            if all(len(fields) == 1 for fields in options) and not _may_be_option(options):
-                here.append(piece)
+            if all(len(fields) < 2 for fields in options) and not _may_be_option(options):
+                if all(options):
+                    here.append(piece)
+                else:
+                    yield from (Field(tuple(here)),) if here else ()
+                    here = []
+                    yield Field((piece,), True)
                 continue
             if here:
                 yield Field(tuple(here))
@@ -236,7 +241,8 @@ def is_word_or_nothing(value: Value) -> bool:
 
 def _may_be_option(options: list[list[Field]]) -> bool:
     """${A:---option=1}: what is not known there may be no word at all."""
-    return any(fields[0].is_unknown for fields in options) and any(fields[0].text[:1] == "-" for fields in options)
+    may_be_none = not all(options) or any(fields[0].is_unknown for fields in options if fields)
+    return may_be_none and any(fields[0].text[:1] == "-" for fields in options if fields)
 
 
 def join(one: Value | Array | None, other: Value | Array | None) -> Value | Array:
