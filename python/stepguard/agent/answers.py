@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from stepguard import __version__
 from stepguard.agent.attempts import Attempt
 from stepguard.faults import local_faults
+from stepguard.health.discretion import item_for_all
 from stepguard.health.marking import REASONS
 from stepguard.health.model import Action, FaultClass, Status
 from stepguard.health.verdict import Item, NodeVerdict
@@ -31,6 +31,7 @@ _CLASSES = {
     Action.RESET_GPU: FaultClass.HARDWARE_RESET,
 }
 _FEW = 5
+_NS_PER_S = 1e9
 
 
 def document(values: Mapping[str, Any]) -> bytes:
@@ -54,19 +55,28 @@ def jobs_of(uid: int, attempts: Sequence[Attempt]) -> bytes:
     return document({"attempts": [job(attempt) for attempt in attempts if attempt.uid == uid]})
 
 
-def verdict(job_id: int, fault_file: Path, health: NodeVerdict, offences: int, *, is_root: bool) -> bytes:
+def verdict(
+    job_id: int, fault_file: Path, health: NodeVerdict, offences: int, is_told: Callable[[Item], bool]
+) -> bytes:
     """For the owner of a job: what is wrong with its GPUs here and with the node, and what its own programs did.
-    `offences`: how many jobs a GPU of the node has failed, where that is too many, else 0."""
+    `offences`: how many jobs a GPU of the node has failed, where that is too many, else 0. `is_told`: whether they may
+    know all of a thing."""
     findings: list[dict[str, Any]] = [
         {"source": source, "action": action, "text": text} for source, action, text in local_faults(fault_file)
     ]
-    findings += [{"source": AGENT, **_item(item, is_told=is_root or bool(item.gpu))} for item in health.items]
+    findings += [{"source": AGENT, **_item(item if is_told(item) else item_for_all(item))} for item in health.items]
     return document({"job_id": job_id, "status": health.status, "findings": findings, "offences": offences})
+
+
+def of_its_own(attempt: Attempt, gpus: Sequence[str] | None) -> Callable[[Item], bool]:
+    """Whether a thing happened on one of the attempt's GPUs in its time: what befell who had it before is not told."""
+    begin_s = attempt.begin_boottime_ns / _NS_PER_S or float("inf")
+    return lambda item: gpus is not None and bool(item.gpu) and item.last_s >= begin_s
 
 
 def health(node: NodeVerdict, told: Mapping[str, Any], *, is_root: bool) -> bytes:
     """How the node is, by all that looks at it."""
-    items = [_item(item, is_told=is_root) for item in node.items]
+    items = [_item(item if is_root else item_for_all(item)) for item in node.items]
     return document({"status": node.status, "action": node.action, "items": items, **told})
 
 
@@ -91,20 +101,16 @@ def gate(fault_file: Path, health: NodeVerdict, has_leave: Callable[[Item], bool
     failed = [item for item in health.items if item.status is Status.FAIL and item.action in REASONS]
     failed.sort(key=lambda item: item.action is not health.action)
     if (known := next(filter(has_leave, failed), None)) is not None:
-        return Gate(refusal=f"{known.action}: {known}")
+        return Gate(refusal=f"{known.action}: {item_for_all(known)}")
     return Gate(doubt=f"{failed[0].action}: {failed[0]}") if failed else Gate()
 
 
-def _item(item: Item, *, is_told: bool) -> dict[str, Any]:
-    """The kernel's words on the node as a whole may name anybody's programs, and so may its device, a cgroup or a task:
-    all are told them of what has failed."""
-    is_told = is_told or item.fault_class is None or item.status is Status.FAIL
-    told = item if is_told else dataclasses.replace(item, text="", device=item.device if item.gpu else "")
+def _item(item: Item) -> dict[str, Any]:
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     return {
         "origin": item.source,
         "code": item.code,
-        "device": told.device,
+        "device": item.device,
         "gpu": item.gpu,
         "class": item.fault_class or _CLASSES.get(item.action, ""),
         "status": item.status,
@@ -112,5 +118,5 @@ def _item(item: Item, *, is_told: bool) -> dict[str, Any]:
         "count": item.count,
         "age_s": round(now_s - item.since_s, 1),
         "last_age_s": round(now_s - item.last_s, 1),
-        "text": str(told),
+        "text": str(item),
     }

@@ -258,11 +258,12 @@ class Agent:
                 self._server.refuse(connection, f"job {message.job_id} is not yours, or not here, or over")
             else:
                 verdict = self._health.verdict_for(attempt.key if attempt else None)
+                is_told = answers.of_its_own(own, self._health.gpus_of(own.key)) if own else lambda _: True
                 offences = self._health.offences()
-                answer = answers.verdict(message.job_id, self._fault_file, verdict, offences, is_root=uid == 0)
+                answer = answers.verdict(message.job_id, self._fault_file, verdict, offences, is_told)
                 self._server.answer(connection, answer)
         elif message.kind == "health":
-            told = self._health.document()
+            told = self._health.document(is_root=uid == 0)
             self._server.answer(connection, answers.health(self._health.verdict(), told, is_root=uid == 0))
         elif uid != 0:
             self._server.answer(connection, answers.jobs_of(uid, list(self._intake.attempts)))

@@ -19,6 +19,7 @@ from typing import Literal
 
 from stepguard.errors import SlurmRefused
 from stepguard.health.breaker import CLAIM, Bounds, Standing, standing
+from stepguard.health.discretion import item_for_all
 from stepguard.health.model import Action, Status
 from stepguard.health.verdict import NodeVerdict
 from stepguard.slurm.protocol import SlurmClient
@@ -220,8 +221,8 @@ def _is_well(verdict: NodeVerdict) -> bool:
 
 
 def _evidence(verdict: NodeVerdict) -> str:
-    """The worst of what is wrong, in printable ASCII. " : " is how Slurm adds to a reason."""
-    said = str(verdict.items[0]) if verdict.items else verdict.status.value
+    """The worst of what is wrong, as all may know it, in printable ASCII. " : " is how Slurm adds to a reason."""
+    said = str(item_for_all(verdict.items[0])) if verdict.items else verdict.status.value
     plain = "".join(char if char.isascii() and char.isprintable() and char not in "\"'" else " " for char in said)
     return " ".join(plain.replace(" : ", ": ").split())[:MAX_TEXT]
 

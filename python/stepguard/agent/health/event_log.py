@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepguard.health.catalogue import status_of
+from stepguard.health.discretion import words_for_all
 from stepguard.health.model import Action, Event, FaultClass, Status
 
 _KEPT = 256
@@ -86,14 +87,18 @@ class EventLog:
     def of(self, job_id: int, own: Collection[str], others: Collection[str], since_s: float) -> Iterator[Logged]:
         """What concerns a job: its own GPUs (PCI addresses), and the node; not other GPUs, nor other jobs' memory.
 
-        The kernel's words on the node may name anybody's programs: they are told of what has failed, and of the own.
+        The kernel's words may name anybody's programs: of what is not the job's own, those that all may know are told,
+        and only of what has failed.
         """
         for one in self._events:
             job = _JOB.search(one.device) if one.source == "oom" else None
             if one.last_s < since_s or one.device in others or (job and int(job[1]) != job_id):
                 continue
-            is_told = one.device in own or job is not None or one.status is Status.FAIL
-            yield one if is_told else dataclasses.replace(one, text="")
+            if one.device in own or job is not None:
+                yield one
+                continue
+            device, text = words_for_all(one.source, one.code, one.device, one.text)
+            yield dataclasses.replace(one, device=device, text=text if one.status is Status.FAIL else "")
 
 
 def _logged(entry: Mapping[str, Any]) -> Logged:

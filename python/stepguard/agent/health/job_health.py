@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from stepguard.agent.health.event_log import EventLog, Logged
 from stepguard.agent.health.job_gpus import Gpus
 from stepguard.health.difference import Change, Difference, compare
+from stepguard.health.discretion import finding_for_all
 from stepguard.health.model import Finding, Status, worst
 from stepguard.health.policy import NodeHealth
 from stepguard.health.probes.document import to_finding
@@ -131,6 +132,7 @@ def _change(one: Change) -> HealthChange:
 
 def _finding(one: Finding, new: set[tuple[str, str]]) -> HealthFinding:
     is_new = (one.device, one.what) in new
+    one = finding_for_all(one)
     return HealthFinding(one.status, one.device, one.what, one.action, one.evidence[:TEXT_MAX], is_new)
 
 

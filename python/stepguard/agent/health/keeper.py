@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import selectors
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any
 
@@ -27,6 +28,7 @@ from stepguard.agent.log import Log
 from stepguard.agent.storing import Storing
 from stepguard.config import Config
 from stepguard.health.catalogue import of_site, status_of
+from stepguard.health.discretion import reason_for_all
 from stepguard.health.model import Event, Report, Status
 from stepguard.health.policy import NodeHealth, Rules
 from stepguard.health.probes.settings import Settings
@@ -183,15 +185,16 @@ class Keeper:
         """How the node is."""
         return self._health.verdict(_now_s())
 
-    def document(self) -> dict[str, Any]:
-        """What is told of sources and reactions."""
+    def document(self, *, is_root: bool) -> dict[str, Any]:
+        """What is told of sources and reactions: to root all of it."""
+        reason = attrgetter("reason") if is_root else reason_for_all
         now_s, running_s = _now_s(), self._cycle.running_s()
         probes = {}
         for name in self._probes:
             report, at_s = self._reports.get(name, (None, now_s))
             probes[name] = {
                 "status": report.status if report else Status.UNKNOWN,
-                "reason": report.reason if report else "it has not run yet",
+                "reason": reason(report) if report else "it has not run yet",
                 "age_s": round(now_s - at_s, 1) if report else None,
                 "running_s": running_s.get(name),
             }

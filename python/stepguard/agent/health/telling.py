@@ -13,6 +13,7 @@ from stepguard.agent.health.offences import count
 from stepguard.agent.health.state import StateFile
 from stepguard.agent.log import Log
 from stepguard.agent.storing import Storing
+from stepguard.health.discretion import item_for_all
 from stepguard.health.model import Status
 from stepguard.health.offenders import Offender
 from stepguard.health.verdict import NodeVerdict
@@ -77,7 +78,7 @@ def _state_of(node: str, verdict: NodeVerdict, offenders: Sequence[Offender], bo
             text=str(item)[:_TEXT_MAX],
             since_s=round(began_s + item.since_s, 1),
         )
-        for item in verdict.items[:_ITEMS]
+        for item in map(item_for_all, verdict.items[:_ITEMS])
     ]
     return NodeState(
         node=node,

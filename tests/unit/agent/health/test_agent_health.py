@@ -178,6 +178,21 @@ def test_users_are_told_no_words_of_the_kernels_on_others(watched: AgentProcess)
     assert "secret-task" not in json.dumps(told) and len(told["items"]) == 2
 
 
+def test_the_program_under_which_a_gpu_failed_is_told_to_its_job_and_to_root_alone(watched: AgentProcess) -> None:
+    kernel_of(watched).xid(48, 1, "pid=4244, name=before, DBE (double bit error) on GPU")
+    wait_until(lambda: item(watched, 48), 5)
+    watched.tell(prolog(7, SLURM_JOB_GPUS="0,1"))
+    kernel_of(watched).xid(48, 0, "pid=4245, name=mine, DBE (double bit error) on GPU")
+    wait_until(lambda: len(watched.health()["items"]) == 2, 5)
+    own = json.dumps(findings(watched, 7, USER))
+    assert "name=mine" in own and own.count("double bit error") == 2
+    assert "before" not in own and "4244" not in own, "a job that is over had that GPU"
+    told = watched.ask_as(USER, fields("health")).decode()
+    assert told.count("double bit error") == 2
+    assert not any(word in told for word in ("before", "mine", "4244", "4245"))
+    assert "name=before" in json.dumps(watched.health())
+
+
 def test_what_anybody_wrote_counts_for_nothing(watched: AgentProcess) -> None:
     kernel = kernel_of(watched)
     kernel.xid(79, priority=12)

@@ -57,8 +57,18 @@ def test_other_gpus_and_other_jobs_memory_are_left_out() -> None:
         ("xid", 79, "", 1, "fallen off the bus"),
         ("oom", "memcg", "/slurm/uid_1/job_7/step_0/task_0", 1, "Killed process 7 (train)"),
         # Whose program it was is nobody else's matter.
-        ("oom", "memcg", "/system.slice/foo.service", 1, ""),
+        ("oom", "memcg", "", 1, ""),
     ]
+
+
+def test_programs_are_named_to_who_had_the_gpu_alone() -> None:
+    log = EventLog({}, "boot")
+    log.add(xid(text="79, pid=4711, name=secret, GPU has fallen off the bus"), 1.0)
+    hung = "INFO: task secret:99 blocked for more than 120 seconds."
+    log.add(Event(0, "lockup", "hung-task", "secret", FaultClass.APPLICATION, Action.CHECK, text=hung), 2.0)
+    assert [one[4] for one in told(log)] == ["79, pid=4711, name=secret, GPU has fallen off the bus", ""]
+    of_unknown_gpus = [(one.device, one.text) for one in log.of(7, set(), set(), 0.0)]
+    assert of_unknown_gpus == [(MINE, "79, GPU has fallen off the bus"), ("", "")]
 
 
 def test_it_is_kept_over_a_restart_and_not_over_a_boot() -> None:
