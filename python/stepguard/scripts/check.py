@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import NamedTuple
 
-from stepguard.scripts import directives, launching
+from stepguard.scripts import directives
 from stepguard.scripts.facts import Job
 from stepguard.scripts.judging import Judgement, is_guarded, judge
 from stepguard.scripts.mentions import gather
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.reader import NOTHING, Reading, read
 from stepguard.scripts.rules import SEVERITIES, Finding, rules
 from stepguard.scripts.scope import Budget, Scope
-from stepguard.scripts.shell import Shell
+from stepguard.scripts.shell import launching
+from stepguard.scripts.shell.reader import NOTHING, Reading, read
+from stepguard.scripts.shell.walk import Shell
 from stepguard.scripts.source import Source, source
 
 _MAX_STATEMENTS = 6000
@@ -121,7 +122,7 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
     elif text.language == "other":
         gather(directives.lines_of(text.data), job)
     elif text.language == "python":
-        from stepguard.scripts.python_reader import follow
+        from stepguard.scripts.python.reader import follow
 
         result = follow(text.data, Origin(), shell)
         job.late_directives = [at for at in job.late_directives if not _is_inside(result.texts, at)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stepguard.scripts.tree import Function
+from stepguard.scripts.shell.tree import Function
 from stepguard.scripts.values import Array, Field, Value, flat, join
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepguard.scripts.reader import read
-from stepguard.scripts.tree import Command, Word
+from stepguard.scripts.shell.reader import read
+from stepguard.scripts.shell.tree import Command, Word
 
 # One word each. Among them those that tree-sitter-bash 0.25 alone takes for several.
 WORDS = """$A/$B.c "$A"$B --a=$A,$B ${A}_$B $A-$B/$C ~/x/$A a{b,c} $((1+2)) 'q'$A"z" @$A $A%$B $A^x $? -w$A a#b

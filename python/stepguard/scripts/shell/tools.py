@@ -28,7 +28,7 @@ from stepguard.scripts.values import (
 from stepguard.scripts.variables import STALE, is_stale_count
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 
 def echo(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:

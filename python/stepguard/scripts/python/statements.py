@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from stepguard.scripts import python_binding, python_branches, python_calls, python_containers, python_starts
-from stepguard.scripts.python_ast import string_of
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import binding, branches, calls, containers, starts
+from stepguard.scripts.python.nodes import string_of
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.things import (
     Code,
     Named,
     Thing,
@@ -43,37 +43,37 @@ def _assign(program: Program, node: ast.Assign) -> None:
         for target in node.targets:
             if isinstance(target, ast.Tuple) and len(target.elts) == len(things):
                 for one, thing in zip(target.elts, things, strict=True):
-                    python_binding.bind(program, one, thing, program.at(value))
+                    binding.bind(program, one, thing, program.at(value))
                 return
     thing = program.evaluate(value)
     for target in node.targets:
-        python_binding.bind(program, target, thing, program.at(value))
+        binding.bind(program, target, thing, program.at(value))
 
 
 def _annotated(program: Program, node: ast.AnnAssign) -> None:
     if node.value is not None:
-        python_binding.bind(program, node.target, program.evaluate(node.value), program.at(node.value))
+        binding.bind(program, node.target, program.evaluate(node.value), program.at(node.value))
 
 
 def _augmented(program: Program, node: ast.AugAssign) -> None:
     target = node.target
-    if isinstance(node.op, ast.BitOr) and python_containers.is_environ(program, target):
-        held = python_containers.as_dictionary(program, node.value)
+    if isinstance(node.op, ast.BitOr) and containers.is_environ(program, target):
+        held = containers.as_dictionary(program, node.value)
         if held is not None:
-            python_containers.into_environ(program, held)
+            containers.into_environ(program, held)
         return
     operation = ast.copy_location(ast.BinOp(target, node.op, node.value), node)
     thing = program.evaluate(operation)
     if isinstance(target, (ast.Name, ast.Attribute)):
-        python_calls.change(program, target, thing)
+        calls.change(program, target, thing)
     else:
-        python_binding.bind(program, target, thing, program.at(node))
+        binding.bind(program, target, thing, program.at(node))
 
 
 def _delete(program: Program, node: ast.Delete) -> None:
     for target in node.targets:
-        if isinstance(target, ast.Subscript) and python_containers.is_environ(program, target.value):
-            for key in python_containers.keys_of(program, target.slice):
+        if isinstance(target, ast.Subscript) and containers.is_environ(program, target.value):
+            for key in containers.keys_of(program, target.slice):
                 program.assign(f"${key}", ())
 
 
@@ -98,7 +98,7 @@ def _global(program: Program, node: ast.Global | ast.Nonlocal) -> None:
 
 
 def _function(program: Program, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    code = Code(node, python_calls.defaults_of(program, node.args) | _defaults_by_decorators(program, node))
+    code = Code(node, calls.defaults_of(program, node.args) | _defaults_by_decorators(program, node))
     program.assign(node.name, code)
     program.waiting[node] = code
     if program.frames:
@@ -123,7 +123,7 @@ def _class(program: Program, node: ast.ClassDef) -> None:
     layer = program.branch()
     for statement in node.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            code = Code(statement, python_calls.defaults_of(program, statement.args))
+            code = Code(statement, calls.defaults_of(program, statement.args))
             program.methods.setdefault(statement.name, []).append(code)
             program.waiting[statement] = code
         else:
@@ -137,7 +137,7 @@ def _return(program: Program, node: ast.Return) -> None:
     thing = program.evaluate(node.value) if node.value is not None else ()
     if program.frames and thing != ():
         program.frames[-1].returned.append(thing)
-    python_calls.leave_call(program)
+    calls.leave_call(program)
     program.layer.ended = True
 
 
@@ -145,7 +145,7 @@ def _raise(program: Program, node: ast.Raise) -> None:
     _other(program, node)
     raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
     if isinstance(raised, ast.Name) and raised.id == "SystemExit":
-        python_starts.judge_environment(program)
+        starts.judge_environment(program)
     program.layer.ended = True
 
 
@@ -158,15 +158,15 @@ _STATEMENTS: dict[type, Callable[[Program, ast.stmt], None]] = {
     ast.ImportFrom: _import_from,  # type: ignore[dict-item]
     ast.Global: _global,  # type: ignore[dict-item]
     ast.Nonlocal: _global,  # type: ignore[dict-item]
-    ast.If: python_branches.if_,  # type: ignore[dict-item]
-    ast.Match: python_branches.match_,  # type: ignore[dict-item]
-    ast.Try: python_branches.try_,  # type: ignore[dict-item]
-    ast.TryStar: python_branches.try_,  # type: ignore[dict-item]
-    ast.For: python_branches.for_,  # type: ignore[dict-item]
-    ast.AsyncFor: python_branches.for_,  # type: ignore[dict-item]
-    ast.While: python_branches.while_,  # type: ignore[dict-item]
-    ast.With: python_branches.with_,  # type: ignore[dict-item]
-    ast.AsyncWith: python_branches.with_,  # type: ignore[dict-item]
+    ast.If: branches.if_,  # type: ignore[dict-item]
+    ast.Match: branches.match_,  # type: ignore[dict-item]
+    ast.Try: branches.try_,  # type: ignore[dict-item]
+    ast.TryStar: branches.try_,  # type: ignore[dict-item]
+    ast.For: branches.for_,  # type: ignore[dict-item]
+    ast.AsyncFor: branches.for_,  # type: ignore[dict-item]
+    ast.While: branches.while_,  # type: ignore[dict-item]
+    ast.With: branches.with_,  # type: ignore[dict-item]
+    ast.AsyncWith: branches.with_,  # type: ignore[dict-item]
     ast.FunctionDef: _function,  # type: ignore[dict-item]
     ast.AsyncFunctionDef: _function,  # type: ignore[dict-item]
     ast.ClassDef: _class,  # type: ignore[dict-item]

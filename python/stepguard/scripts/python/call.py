@@ -6,9 +6,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from stepguard.scripts.python_ast import name_of
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python.nodes import name_of
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.things import (
     Thing,
     taints_in,
     value_of,

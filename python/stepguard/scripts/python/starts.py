@@ -11,15 +11,15 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts import launching
 from stepguard.scripts.programs import DECIDING
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
+from stepguard.scripts.shell import launching
 from stepguard.scripts.values import CLEAN, Array, Field, Taints, text_of
 
 if TYPE_CHECKING:
-    from stepguard.scripts.python_call import Call
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.python.call import Call
+    from stepguard.scripts.shell.walk import Shell
 
 # They take a command, a text for the shell or a list of words (subprocess, os, asyncio, paramiko, Fabric, pty).
 _STARTS = frozenset(
@@ -54,7 +54,7 @@ def is_start(path: str, name: str) -> bool:
 
 def start(made: Call) -> Thing:
     """Starts a program; what it prints."""
-    from stepguard.scripts import commands
+    from stepguard.scripts.shell import commands
 
     made.program.acts += 1
     command, env = _command(made)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from stepguard.scripts.python_things import Thing, value_of
+from stepguard.scripts.python.things import Thing, value_of
 from stepguard.scripts.values import Array, Piece, Value, split
 
 # printf-style and format-style fields (Python's library reference, "printf-style String Formatting", "Format String

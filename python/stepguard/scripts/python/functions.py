@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from stepguard.scripts import python_calls, python_containers, python_starts, python_texts
-from stepguard.scripts.python_ast import name_of, string_of
-from stepguard.scripts.python_call import Call
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import calls, containers, starts, texts
+from stepguard.scripts.python.call import Call
+from stepguard.scripts.python.nodes import name_of, string_of
+from stepguard.scripts.python.things import (
     NUMBER,
     Code,
     Dictionary,
@@ -36,7 +36,7 @@ _MAX_MAPPED = 32  # map over so many items is made item by item
 def _get(made: Call) -> Thing:
     if not made.node.args:
         return made.unknown(CLEAN)
-    read = python_containers.read_environ(made.program, made.node, made.node.args[0])
+    read = containers.read_environ(made.program, made.node, made.node.args[0])
     default = made.node.args[1] if len(made.node.args) > 1 else None
     if default is None or (isinstance(default, ast.Constant) and default.value is None):
         return read
@@ -45,7 +45,7 @@ def _get(made: Call) -> Thing:
 
 def _set(made: Call) -> Thing:
     if len(made.node.args) == 2:
-        for key in python_containers.keys_of(made.program, made.node.args[0]):
+        for key in containers.keys_of(made.program, made.node.args[0]):
             made.program.assign(f"${key}", made.arguments[1])
     return ()
 
@@ -54,18 +54,18 @@ def _set_default(made: Call) -> Thing:
     if len(made.node.args) < 2:
         return made.unknown(CLEAN)
     thing = either(made.arguments[1], _get_alone(made), made.at)
-    for key in python_containers.keys_of(made.program, made.node.args[0]):
+    for key in containers.keys_of(made.program, made.node.args[0]):
         made.program.assign(f"${key}", thing)
     return thing
 
 
 def _get_alone(made: Call) -> Thing:
-    return python_containers.read_environ(made.program, made.node, made.node.args[0])
+    return containers.read_environ(made.program, made.node, made.node.args[0])
 
 
 def _pop(made: Call) -> Thing:
     found = _get(made)
-    for key in python_containers.keys_of(made.program, made.node.args[0]) if made.node.args else ():
+    for key in containers.keys_of(made.program, made.node.args[0]) if made.node.args else ():
         made.program.assign(f"${key}", made.unknown(CLEAN))
     return found
 
@@ -73,8 +73,8 @@ def _pop(made: Call) -> Thing:
 def _update(made: Call) -> Thing:
     for thing in made.arguments:
         if isinstance(thing, Dictionary):
-            python_containers.into_environ(made.program, thing)
-    python_containers.into_environ(made.program, Dictionary(made.named))
+            containers.into_environ(made.program, thing)
+    containers.into_environ(made.program, Dictionary(made.named))
     return ()
 
 
@@ -124,14 +124,14 @@ def _map(made: Call) -> Thing:
     if not isinstance(function, Code):
         return items
     given = items.fields if isinstance(items, Array) and len(items.fields) <= _MAX_MAPPED else (Field(made.value(1)),)
-    made_of = [python_calls.invoke(made.program, function, (item.pieces,), {}, made.at) for item in given]
+    made_of = [calls.invoke(made.program, function, (item.pieces,), {}, made.at) for item in given]
     return Array(tuple(Field(value_of(thing, made.at)) for thing in made_of))
 
 
 def _dict(made: Call) -> Thing:
     held = Dictionary()
     if made.node.args:
-        held = python_containers.as_dictionary(made.program, made.node.args[0]) or Dictionary(rest=made.taints())
+        held = containers.as_dictionary(made.program, made.node.args[0]) or Dictionary(rest=made.taints())
     return held.with_(made.named)
 
 
@@ -185,7 +185,7 @@ def _move(made: Call) -> Thing:
 def _field(made: Call) -> Thing:
     factory = made.named.get("default_factory")
     if isinstance(factory, Code):
-        return python_calls.invoke(made.program, factory, (), {}, made.at)
+        return calls.invoke(made.program, factory, (), {}, made.at)
     if isinstance(factory, Named):
         return Dictionary() if factory.path == "dict" else Array(())
     return made.named.get("default", ())
@@ -205,17 +205,17 @@ def _getattr(made: Call) -> Thing:
 
 
 def _exit(made: Call) -> Thing:
-    python_starts.judge_environment(made.program)
+    starts.judge_environment(made.program)
     made.program.layer.ended = True
     return ()
 
 
 def _split_words(made: Call) -> Thing:
-    return python_texts.words(made.value(0))
+    return texts.words(made.value(0))
 
 
 def _join_words(made: Call) -> Thing:
-    return bounded(python_texts.joined((Piece(" ", made.at, True),), made.first(), made.at))
+    return bounded(texts.joined((Piece(" ", made.at, True),), made.first(), made.at))
 
 
 FUNCTIONS: dict[str, Callable[[Call], Thing]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.scope import Scope
-from stepguard.scripts.tree import (
+from stepguard.scripts.shell.tree import (
     Calculation,
     Case,
     Chain,
@@ -24,7 +24,7 @@ from stepguard.scripts.tree import (
 from stepguard.scripts.values import CLEAN, Array, Field, Piece, Taints, Value, computed, split, taints_of, unknown
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 
 def chain(shell: Shell, statement: Chain, stdin: Value) -> Value:

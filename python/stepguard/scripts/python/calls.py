@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from stepguard.scripts import python_containers
-from stepguard.scripts.python_ast import name_of
-from stepguard.scripts.python_program import Frame, Layer, Program
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import containers
+from stepguard.scripts.python.nodes import name_of
+from stepguard.scripts.python.program import Frame, Layer, Program
+from stepguard.scripts.python.things import (
     Code,
     Dictionary,
     Thing,
@@ -203,7 +203,7 @@ def change(program: Program, node: ast.expr, thing: Thing) -> None:
         program.assign(f".{node.attr}", thing, anew=True)
     elif isinstance(node, ast.Subscript):
         held = program.evaluate(node.value)
-        keys = python_containers.keys_of(program, node.slice)
+        keys = containers.keys_of(program, node.slice)
         if isinstance(held, Dictionary) and keys:
             change(program, node.value, held.with_(dict.fromkeys(keys, thing)))
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
-from stepguard.scripts import assigning, branching, commands, setup
-from stepguard.scripts.expand import Expander
 from stepguard.scripts.facts import Job, Setup
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.reader import read
 from stepguard.scripts.scope import Budget, Scope
-from stepguard.scripts.tree import (
+from stepguard.scripts.shell import assigning, branching, commands, setup
+from stepguard.scripts.shell.expand import Expander
+from stepguard.scripts.shell.reader import read
+from stepguard.scripts.shell.tree import (
     Calculation,
     Case,
     Chain,

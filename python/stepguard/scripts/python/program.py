@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python.things import (
     Code,
     Dictionary,
     Named,
@@ -29,7 +29,7 @@ from stepguard.scripts.values import CLEAN, MAX_FIELDS, Piece, Taint, Taints, Va
 from stepguard.scripts.variables import TASK, is_stale_count, is_stale_list
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 # Expressions and statements that are followed in one program, and what else takes as long as one of them.
 MAX_STEPS = 100_000

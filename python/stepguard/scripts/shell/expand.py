@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts.tree import Arithmetic, Parameter, Part, Substitution, Text, Word
+from stepguard.scripts.shell.tree import Arithmetic, Parameter, Part, Substitution, Text, Word
 from stepguard.scripts.values import (
     CLEAN,
     Array,
@@ -29,7 +29,7 @@ from stepguard.scripts.values import (
 from stepguard.scripts.variables import TASK, is_stale_count, is_stale_list
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 _MAX_FIELDS = 2048  # of a command
 _DEFAULTS = (":-", "-", ":=", "=")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.tree import (
+from stepguard.scripts.shell.tree import (
     Assignment,
     Calculation,
     Case,
@@ -26,7 +26,7 @@ from stepguard.scripts.tree import (
     Test,
     Word,
 )
-from stepguard.scripts.words import WordReader, without_tabs
+from stepguard.scripts.shell.words import WordReader, without_tabs
 
 if TYPE_CHECKING:
     from tree_sitter import Node

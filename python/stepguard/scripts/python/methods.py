@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stepguard.scripts import python_calls, python_containers, python_texts
-from stepguard.scripts.python_ast import name_of
-from stepguard.scripts.python_call import Call
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import calls, containers, texts
+from stepguard.scripts.python.call import Call
+from stepguard.scripts.python.nodes import name_of
+from stepguard.scripts.python.things import (
     Dictionary,
     Thing,
     either,
@@ -37,30 +37,30 @@ def _base_value(made: Call) -> Value:
 
 
 def _format(made: Call) -> Thing:
-    return bounded(python_texts.format_(_base_value(made), made.arguments, made.named, made.at))
+    return bounded(texts.format_(_base_value(made), made.arguments, made.named, made.at))
 
 
 def _substitute(made: Call) -> Thing:
     entries = dict(made.named)
     if isinstance(mapping := made.first(), Dictionary):
         entries |= mapping.entries
-    return bounded(python_texts.substituted(_base_value(made), entries, made.at))
+    return bounded(texts.substituted(_base_value(made), entries, made.at))
 
 
 def _replace(made: Call) -> Thing:
     if len(made.arguments) < 2 or not is_value(made.base or ()):
         return made.unknown(made.taints())
-    return bounded(python_texts.replaced(_base_value(made), text_of(made.value(0)), made.value(1)))
+    return bounded(texts.replaced(_base_value(made), text_of(made.value(0)), made.value(1)))
 
 
 def _join(made: Call) -> Thing:
-    return bounded(python_texts.joined(_base_value(made), made.first(), made.at))
+    return bounded(texts.joined(_base_value(made), made.first(), made.at))
 
 
 def _split(made: Call) -> Thing:
     if made.arguments or made.named:
         return made.unknown(made.taints())
-    return python_texts.words(_base_value(made))
+    return texts.words(_base_value(made))
 
 
 def _append(made: Call) -> Thing:
@@ -75,19 +75,19 @@ def _extend(made: Call) -> Thing:
 def _grown(made: Call, new: Array) -> Thing:
     held = made.base if made.base is not None else ()
     if made.name == "insert" and isinstance(held, Array):
-        index = python_containers.whole(made.node.args[0]) if made.node.args else None
+        index = containers.whole(made.node.args[0]) if made.node.args else None
         index = len(held.fields) if index is None else index
         thing: Thing = Array((*held.fields[:index], *new.fields, *held.fields[index:]))
     elif isinstance(held, Array) or taints_in(new):
-        thing = python_containers.added(made.program, held, new, made.node)
+        thing = containers.added(made.program, held, new, made.node)
     else:
         return ()
-    python_calls.change(made.program, made.receiver, thing)
+    calls.change(made.program, made.receiver, thing)
     return ()
 
 
 def _clear(made: Call) -> Thing:
-    python_calls.change(made.program, made.receiver, Array(()) if isinstance(made.base, Array) else Dictionary())
+    calls.change(made.program, made.receiver, Array(()) if isinstance(made.base, Array) else Dictionary())
     return ()
 
 
@@ -95,9 +95,9 @@ def _update_dict(made: Call) -> Thing:
     if isinstance(made.base, Dictionary):
         held = made.base
         for argument in made.node.args:
-            if (other := python_containers.as_dictionary(made.program, argument)) is not None:
-                held = python_containers.united(held, other)
-        python_calls.change(made.program, made.receiver, held.with_(made.named))
+            if (other := containers.as_dictionary(made.program, argument)) is not None:
+                held = containers.united(held, other)
+        calls.change(made.program, made.receiver, held.with_(made.named))
         return ()
     return _extend(made)
 
@@ -109,14 +109,14 @@ def _from_dict(made: Call) -> Thing:
         return fields[-1].pieces if fields and not made.arguments else made.unknown(made.taints())
     if not isinstance(made.base, Dictionary):
         return made.unknown(made.taints())
-    keys = python_containers.keys_of(made.program, made.node.args[0]) if made.node.args else []
-    found = python_containers.entry(made.program, made.base, keys, made.at)
+    keys = containers.keys_of(made.program, made.node.args[0]) if made.node.args else []
+    found = containers.entry(made.program, made.base, keys, made.at)
     if len(made.arguments) < 2:
         return found
     known = any(key in made.base.entries for key in keys)
     if made.name == "setdefault" and not known:
         entries = dict.fromkeys(keys, made.arguments[1])
-        python_calls.change(made.program, made.receiver, made.base.with_(entries))
+        calls.change(made.program, made.receiver, made.base.with_(entries))
     return found if known else either(made.arguments[1], found, made.at)
 
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from stepguard.scripts import launching
 from stepguard.scripts.options import behind_equals
-from stepguard.scripts.tree import Assignment, Command
+from stepguard.scripts.shell import launching
+from stepguard.scripts.shell.tree import Assignment, Command
 from stepguard.scripts.values import (
     CLEAN,
     Array,
@@ -24,7 +24,7 @@ from stepguard.scripts.values import (
 from stepguard.scripts.variables import INHERITED
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 _KEYED = re.compile(r"\[([\w.:-]+)\]=")
 _NAME = re.compile(r"[A-Za-z_]\w*")

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.python_reader import follow
+from stepguard.scripts.python.reader import follow
 from stepguard.scripts.values import UNKNOWN, Taints, Value, text_of
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 
 def printed_by(shell: Shell, code: Value) -> Taints:

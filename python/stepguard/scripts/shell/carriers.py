@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts import launching
 from stepguard.scripts.programs import (
     COMMANDS,
     HARMLESS,
@@ -21,11 +20,12 @@ from stepguard.scripts.programs import (
     WRAPPERS,
     base,
 )
-from stepguard.scripts.tools import tool
+from stepguard.scripts.shell import launching
+from stepguard.scripts.shell.tools import tool
 from stepguard.scripts.values import Array, Field, Piece, Value, flat, key_of, taints_of, text_of, unknown
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 _TEXT_FOLLOWS = re.compile(r"-[a-z]*[cs]")  # bash -lc TEXT, bash -s
 _STARTS_STEP = re.compile(

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from stepguard.scripts import python_calls, python_starts
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.python_expressions import evaluate
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_statements import walk
+from stepguard.scripts.python import calls, starts
+from stepguard.scripts.python.expressions import evaluate
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.statements import walk
 from stepguard.scripts.values import CLEAN, Taints
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 Span = tuple[int, int]
 _ATTEMPTS = 3  # to find what stands before a fault
@@ -81,5 +81,5 @@ def _run(program: Program, tree: ast.Module) -> None:
     while program.waiting and not program.spent:
         for node in sorted(program.waiting, key=lambda node: getattr(node, "name", "") != "__init__"):
             if (code := program.waiting.pop(node, None)) is not None:
-                python_calls.invoke(program, code, (), {}, program.at(node))
-    python_starts.judge_environment(program)
+                calls.invoke(program, code, (), {}, program.at(node))
+    starts.judge_environment(program)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts import launching
-from stepguard.scripts.builtins import BUILTINS
-from stepguard.scripts.carriers import exec_, found, look_for_option, parallel, program, wrapper, xargs
 from stepguard.scripts.options import behind_equals, is_guard
 from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, WRAPPERS, base
-from stepguard.scripts.tools import TOOLS, everything, named_within, tool
+from stepguard.scripts.shell import launching
+from stepguard.scripts.shell.builtins import BUILTINS
+from stepguard.scripts.shell.carriers import exec_, found, look_for_option, parallel, program, wrapper, xargs
+from stepguard.scripts.shell.tools import TOOLS, everything, named_within, tool
 from stepguard.scripts.values import (
     CLEAN,
     UNKNOWN,
@@ -28,7 +28,7 @@ from stepguard.scripts.values import (
 from stepguard.scripts.variables import INHERITED
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 _RESIZE_SCRIPT = re.compile(r"resize\.sh$")
 _NAMED_SRUN = re.compile(r"(?i)(?:^|_)srun(?:_(?:cmd|command|bin|exe|path))?$")  # $SRUN, of the caller's environment
@@ -224,7 +224,7 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
             inputs |= taints_of(piece for field in fields for piece in field.pieces)
     else:
         return program(shell, fields, stdin, at)
-    from stepguard.scripts.python_inline import printed_by
+    from stepguard.scripts.python.inline import printed_by
 
     return (unknown(at, inputs | printed_by(shell, code)),)
 

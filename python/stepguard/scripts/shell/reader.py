@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepguard.scripts.builder import Builder
-from stepguard.scripts.limits import readable_end
-from stepguard.scripts.oddities import without_oddities
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.tree import Statement
+from stepguard.scripts.shell.builder import Builder
+from stepguard.scripts.shell.limits import readable_end
+from stepguard.scripts.shell.oddities import without_oddities
+from stepguard.scripts.shell.tree import Statement
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import ast
 
-from stepguard.scripts import python_calls, python_containers
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import calls, containers
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.things import (
     Dictionary,
     Thing,
     either,
@@ -34,8 +34,8 @@ def bind(program: Program, target: ast.expr, thing: Thing, at: int) -> None:
     elif isinstance(target, ast.Starred):
         bind(program, target.value, thing, at)
     elif isinstance(target, ast.Attribute):
-        if python_containers.is_environ(program, target) and isinstance(thing, Dictionary):
-            python_containers.into_environ(program, thing)
+        if containers.is_environ(program, target) and isinstance(thing, Dictionary):
+            containers.into_environ(program, thing)
         else:
             program.assign(f".{target.attr}", thing)
     elif isinstance(target, ast.Subscript):
@@ -53,8 +53,8 @@ def _unpack(program: Program, target: ast.Tuple | ast.List, thing: Thing, at: in
 
 
 def _set_item(program: Program, target: ast.Subscript, thing: Thing) -> None:
-    keys = python_containers.keys_of(program, target.slice)
-    if python_containers.is_environ(program, target.value):
+    keys = containers.keys_of(program, target.slice)
+    if containers.is_environ(program, target.value):
         for key in keys:
             before = program.layer.get(f"${key}") if len(keys) > 1 else None
             program.assign(f"${key}", thing if before is None else either(before, thing, 0))
@@ -62,15 +62,13 @@ def _set_item(program: Program, target: ast.Subscript, thing: Thing) -> None:
     held = program.evaluate(target.value)
     if isinstance(held, Dictionary):
         if keys:
-            python_calls.change(program, target.value, held.with_(dict.fromkeys(keys, thing)))
+            calls.change(program, target.value, held.with_(dict.fromkeys(keys, thing)))
         else:
-            python_calls.change(
-                program, target.value, Dictionary(held.entries, held.of_environ, held.rest | taints_in(thing))
-            )
+            calls.change(program, target.value, Dictionary(held.entries, held.of_environ, held.rest | taints_in(thing)))
     elif taints_in(thing) or isinstance(held, Array):
         at = program.at(target)
-        python_calls.change(
-            program, target.value, python_containers.added(program, held, Array((Field(value_of(thing, at)),)), target)
+        calls.change(
+            program, target.value, containers.added(program, held, Array((Field(value_of(thing, at)),)), target)
         )
 
 
@@ -86,7 +84,7 @@ def rounds(program: Program, node: ast.expr, limit: int = MAX_UNROLLED) -> tuple
     if asked in ("items", "keys", "values"):
         held = program.evaluate(node.func.value)  # type: ignore[attr-defined]
         if isinstance(held, Dictionary) and 0 < len(held.entries) <= limit and not held.of_environ:
-            return [python_calls.entry_of(asked, key, thing, at) for key, thing in held.entries.items()], True
+            return [calls.entry_of(asked, key, thing, at) for key, thing in held.entries.items()], True
         return [(unknown(at, taints_in(held), f"@{at}", quoted=True),)], False
     thing = program.evaluate(node)
     if isinstance(thing, Array) and 0 < len(thing.fields) <= limit:

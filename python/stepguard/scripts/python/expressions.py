@@ -6,9 +6,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from stepguard.scripts import python_binding, python_calls, python_containers, python_library, python_texts
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import binding, calls, containers, library, texts
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.things import (
     NUMBER,
     Code,
     Dictionary,
@@ -82,8 +82,8 @@ def _attribute(program: Program, node: ast.Attribute) -> Thing:
         taints = taints_in(base) if is_value(base) else CLEAN
         return either(held, program.unknown(node, taints), 0) if taints else held
     if node.attr in program.methods and not isinstance(base, Named):
-        if python_calls.is_property(program, node.attr):
-            return python_calls.method(program, node.attr, (), {}, program.at(node))
+        if calls.is_property(program, node.attr):
+            return calls.method(program, node.attr, (), {}, program.at(node))
         return program.methods[node.attr][-1]
     if isinstance(base, Named):
         return Named(f"{base.path}.{node.attr}")
@@ -99,7 +99,7 @@ def _binary(program: Program, node: ast.BinOp) -> Thing:
     at = program.at(node)
     one = value_of(left, at)
     if isinstance(node.op, ast.Mod) and any(piece.text and piece.label != NUMBER for piece in one):
-        return bounded(python_texts.percent(one, right, at))
+        return bounded(texts.percent(one, right, at))
     other = value_of(right, at)
     if isinstance(node.op, ast.Div) and any(piece.text and piece.label != NUMBER for piece in other):
         return bounded((*one, Piece("/", at, True), *other))  # pathlib's
@@ -108,9 +108,9 @@ def _binary(program: Program, node: ast.BinOp) -> Thing:
 
 def _union(program: Program, node: ast.BinOp) -> Thing:
     """a | b: of dictionaries, or of sets and numbers."""
-    sides = [python_containers.evaluated(program, side) for side in (node.left, node.right)]
+    sides = [containers.evaluated(program, side) for side in (node.left, node.right)]
     if isinstance(sides[0], Dictionary) and isinstance(sides[1], Dictionary):
-        return python_containers.united(sides[0], sides[1])
+        return containers.united(sides[0], sides[1])
     return program.unknown(node, computed(taints_in(sides[0]) | taints_in(sides[1])))
 
 
@@ -123,7 +123,7 @@ def _sum(program: Program, node: ast.BinOp) -> Thing:
         left = left.left
     held = program.evaluate(left)
     for operand in reversed(operands):
-        held = python_containers.added(program, held, program.evaluate(operand), node)
+        held = containers.added(program, held, program.evaluate(operand), node)
     return held
 
 
@@ -153,7 +153,7 @@ def _walrus(program: Program, node: ast.NamedExpr) -> Thing:
 
 
 def _lambda(program: Program, node: ast.Lambda) -> Thing:
-    return Code(node, python_calls.defaults_of(program, node.args))
+    return Code(node, calls.defaults_of(program, node.args))
 
 
 def _comprehension(program: Program, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Thing:
@@ -172,7 +172,7 @@ def _dictionary_comprehension(program: Program, node: ast.DictComp) -> Thing:
     held = Dictionary()
     program.branch()
     for over, _ in _rounds(program, node.generators):
-        keys, thing = python_containers.keys_of(program, node.key), program.evaluate(node.value)
+        keys, thing = containers.keys_of(program, node.key), program.evaluate(node.value)
         rest = over if keys else over | taints_in(thing)
         held = Dictionary({**held.entries, **dict.fromkeys(keys, thing)}, False, held.rest | rest)
     program.leave()
@@ -182,8 +182,8 @@ def _dictionary_comprehension(program: Program, node: ast.DictComp) -> Thing:
 def _rounds(program: Program, generators: list[ast.comprehension]) -> Iterator[tuple[Taints, bool]]:
     """Binds the targets of a comprehension, for each of its rounds: what it goes over, whether it may be left out."""
     first, *inner = generators
-    for thing in python_binding.rounds(program, first.iter, _MAX_ROUNDS)[0]:
-        python_binding.bind(program, first.target, thing, program.at(first.iter))
+    for thing in binding.rounds(program, first.iter, _MAX_ROUNDS)[0]:
+        binding.bind(program, first.target, thing, program.at(first.iter))
         for condition in first.ifs:
             program.evaluate(condition)
         if not inner:
@@ -209,11 +209,11 @@ _EXPRESSIONS: dict[type, Callable[[Program, ast.expr], Thing]] = {
     ast.JoinedStr: _joined_str,  # type: ignore[dict-item]
     ast.Name: _name,  # type: ignore[dict-item]
     ast.Attribute: _attribute,  # type: ignore[dict-item]
-    ast.Subscript: python_containers.subscript,  # type: ignore[dict-item]
-    ast.List: python_containers.list_,  # type: ignore[dict-item]
-    ast.Tuple: python_containers.list_,  # type: ignore[dict-item]
-    ast.Set: python_containers.list_,  # type: ignore[dict-item]
-    ast.Dict: python_containers.dictionary,  # type: ignore[dict-item]
+    ast.Subscript: containers.subscript,  # type: ignore[dict-item]
+    ast.List: containers.list_,  # type: ignore[dict-item]
+    ast.Tuple: containers.list_,  # type: ignore[dict-item]
+    ast.Set: containers.list_,  # type: ignore[dict-item]
+    ast.Dict: containers.dictionary,  # type: ignore[dict-item]
     ast.BinOp: _binary,  # type: ignore[dict-item]
     ast.IfExp: _if_expression,  # type: ignore[dict-item]
     ast.BoolOp: _bool,  # type: ignore[dict-item]
@@ -229,5 +229,5 @@ _EXPRESSIONS: dict[type, Callable[[Program, ast.expr], Thing]] = {
     ast.FormattedValue: _inner,  # type: ignore[dict-item]
     ast.Yield: _yield,  # type: ignore[dict-item]
     ast.YieldFrom: _yield,  # type: ignore[dict-item]
-    ast.Call: python_library.call,  # type: ignore[dict-item]
+    ast.Call: library.call,  # type: ignore[dict-item]
 }

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts import setup
 from stepguard.scripts.facts import Job, Mention, Step, Use
 from stepguard.scripts.options import GUARD, CommandLine, Given, behind_equals, is_guard, parse
 from stepguard.scripts.programs import (
@@ -19,6 +18,7 @@ from stepguard.scripts.programs import (
     base,
     is_python,
 )
+from stepguard.scripts.shell import setup
 from stepguard.scripts.values import (
     MAX_TAINTS,
     UNKNOWN,
@@ -34,7 +34,7 @@ from stepguard.scripts.values import (
 from stepguard.scripts.variables import tells_of_peers
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 # Options of srun and sbatch that say where a step or job runs; those in the second set are replaced in srun's next
 # attempt, and only later steps get them stale.

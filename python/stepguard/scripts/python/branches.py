@@ -7,9 +7,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from stepguard.scripts import python_binding
-from stepguard.scripts.python_program import Layer, Program
-from stepguard.scripts.python_things import taints_in
+from stepguard.scripts.python import binding
+from stepguard.scripts.python.program import Layer, Program
+from stepguard.scripts.python.things import taints_in
 from stepguard.scripts.values import CLEAN, Taints, computed
 
 
@@ -79,12 +79,12 @@ def try_(program: Program, node: ast.Try) -> None:
 
 def for_(program: Program, node: ast.For | ast.AsyncFor) -> None:
     """for: each known item, or some rounds for all; or none."""
-    things, all_of_them = python_binding.rounds(program, node.iter)
+    things, all_of_them = binding.rounds(program, node.iter)
     counts = frozenset(taint for thing in things for taint in taints_in(thing) if taint.is_count)
     layer = program.branch()
     with _loop(program, counts) as rounds:
         for thing in things if all_of_them else things * rounds:
-            python_binding.bind(program, node.target, thing, program.at(node.iter))
+            binding.bind(program, node.target, thing, program.at(node.iter))
             program.walk(node.body)
             layer.ended = False
     program.leave()
@@ -121,7 +121,7 @@ def with_(program: Program, node: ast.With | ast.AsyncWith) -> None:
     for item in node.items:
         thing = program.evaluate(item.context_expr)
         if item.optional_vars is not None:
-            python_binding.bind(program, item.optional_vars, thing, program.at(item.context_expr))
+            binding.bind(program, item.optional_vars, thing, program.at(item.context_expr))
     program.walk(node.body)
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from stepguard.scripts import python_calls, python_containers, python_starts
-from stepguard.scripts.python_call import Call
-from stepguard.scripts.python_functions import FUNCTIONS
-from stepguard.scripts.python_methods import METHODS
-from stepguard.scripts.python_program import Program
-from stepguard.scripts.python_things import (
+from stepguard.scripts.python import calls, containers, starts
+from stepguard.scripts.python.call import Call
+from stepguard.scripts.python.functions import FUNCTIONS
+from stepguard.scripts.python.methods import METHODS
+from stepguard.scripts.python.program import Program
+from stepguard.scripts.python.things import (
     Code,
     Dictionary,
     Named,
@@ -31,16 +31,16 @@ def call(program: Program, node: ast.Call) -> Thing:
     arguments, named = given_to(program, node)
     at = program.at(node)
     if isinstance(code, Code):
-        return python_calls.invoke(program, code, arguments, named, at)
+        return calls.invoke(program, code, arguments, named, at)
     if code is not None:
-        return python_calls.method(program, code, arguments, named, at)
+        return calls.method(program, code, arguments, named, at)
     return _elsewhere(program, node, arguments, named)
 
 
 def _code(program: Program, func: ast.expr) -> Code | str | None:
     """The function that is called, or the name of a method; None where it is not the program's own."""
     if isinstance(func, ast.Attribute):
-        if python_containers.path_of(program, func) is not None:
+        if containers.path_of(program, func) is not None:
             return None
         held = program.layer.get(f".{func.attr}")
         if isinstance(held, Code):
@@ -60,7 +60,7 @@ def given_to(program: Program, node: ast.Call) -> tuple[list[Thing], dict[str, T
     arguments: list[Thing] = []
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            arguments += [field.pieces for field in python_containers.items(program, argument)]
+            arguments += [field.pieces for field in containers.items(program, argument)]
         else:
             arguments.append(program.evaluate(argument))
     named: dict[str, Thing] = {}
@@ -76,10 +76,10 @@ def given_to(program: Program, node: ast.Call) -> tuple[list[Thing], dict[str, T
 def _elsewhere(program: Program, node: ast.Call, arguments: list[Thing], named: dict[str, Thing]) -> Thing:
     """Calls something from elsewhere, or a method of what it gave."""
     func = node.func
-    path = python_containers.path_of(program, func)
+    path = containers.path_of(program, func)
     base: Thing | None = None
     if isinstance(func, ast.Attribute):
-        if python_containers.is_environ(program, func.value):
+        if containers.is_environ(program, func.value):
             path = f"os.environ.{func.attr}"
         elif path is None:
             base = program.evaluate(func.value)
@@ -87,8 +87,8 @@ def _elsewhere(program: Program, node: ast.Call, arguments: list[Thing], named: 
     if path is not None and (handler := FUNCTIONS.get(path) or FUNCTIONS.get(_builtin(path))):
         return handler(made)
     is_callback = bool(arguments) and isinstance(arguments[0], Code)
-    if python_starts.is_start(made.path, made.name) and not is_callback:
-        return python_starts.start(made)
+    if starts.is_start(made.path, made.name) and not is_callback:
+        return starts.start(made)
     if base is not None and (handler := METHODS.get(made.name)):
         return handler(made)
     return _other(made)
@@ -106,9 +106,9 @@ def _other(made: Call) -> Thing:
     if made.name == "add_argument":
         return _add_argument(made)
     first = made.first()
-    if isinstance(first, Named) and python_starts.is_start(first.path, first.last):  # submit(subprocess.run, …)
-        return python_starts.start(replace(made, path=first.path, arguments=made.arguments[1:]))
-    python_starts.peers(made)
+    if isinstance(first, Named) and starts.is_start(first.path, first.last):  # submit(subprocess.run, …)
+        return starts.start(replace(made, path=first.path, arguments=made.arguments[1:]))
+    starts.peers(made)
     taints = made.taints()
     for thing in (*made.arguments, *made.named.values()):
         if isinstance(thing, Code) and not isinstance(thing.node, ast.ClassDef):
@@ -116,7 +116,7 @@ def _other(made: Call) -> Thing:
             passed: dict[str, Thing] = {
                 name: made.unknown(taints) for name in names if taints and name not in thing.defaults
             }
-            taints |= taints_in(python_calls.invoke(made.program, thing, (), passed, made.at))
+            taints |= taints_in(calls.invoke(made.program, thing, (), passed, made.at))
     return made.unknown(taints)
 
 

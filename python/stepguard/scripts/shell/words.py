@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
-from stepguard.scripts.tree import Arithmetic, Parameter, Part, Statement, Substitution, Text, Word
+from stepguard.scripts.shell.tree import Arithmetic, Parameter, Part, Statement, Substitution, Text, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node

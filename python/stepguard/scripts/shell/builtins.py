@@ -23,7 +23,7 @@ from stepguard.scripts.values import (
 )
 
 if TYPE_CHECKING:
-    from stepguard.scripts.shell import Shell
+    from stepguard.scripts.shell.walk import Shell
 
 
 def end(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shell scripts, by tree-sitter's grammar of bash.
+
+tree.py                 a script as a tree
+words.py, builder.py, oddities.py, limits.py, reader.py   tree-sitter's tree → ours
+expand.py, branching.py, walk.py        follows a script as a shell would run it
+assigning.py, builtins.py, tools.py, carriers.py, commands.py   what commands do to values, and which run others
+launching.py, setup.py  what is started with which values, what prepares nodes
+"""
