@@ -109,7 +109,7 @@ class Resume:
     hardware_reasons: tuple[str, ...] = _patterns(
         r"\bAction:(Replace|Reboot)\b", r"\bxid\b", r"\becc\b", r"\bgpu\b", r"\bnvlink\b", r"hardware"
     )
-    # Written by an administrator, a health check or a test on a node: "replace: why" or "reboot: why".
+    # Written by an administrator, a health check or a test on a node (stepguard.faults).
     fault_file: str = _absolute_path("/run/stepguard/fault")
 
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from stepguard import __version__
 from stepguard.agent.attempts import Attempt
-from stepguard.faults import local_faults
+from stepguard.faults import SOURCE, local_faults
 from stepguard.health.discretion import item_for_all
 from stepguard.health.marking import REASONS
 from stepguard.health.model import Action, FaultClass, Status
-from stepguard.health.verdict import Item, NodeVerdict
+from stepguard.health.verdict import Item, NodeVerdict, verdict_of
 
 SCHEMA = 1
 # The code of the finding that the gate leaves in the record of a job that it refuses.
@@ -74,6 +74,27 @@ def of_its_own(attempt: Attempt, gpus: Sequence[str] | None) -> Callable[[Item],
     return lambda item: gpus is not None and bool(item.gpu) and item.last_s >= begin_s
 
 
+def with_fault_file(node: NodeVerdict, fault_file: Path) -> NodeVerdict:
+    """How the node is, with what its fault file says now."""
+    now_s = _now_s()
+    said = [
+        Item(
+            source=SOURCE,
+            code=None,
+            device="",
+            gpu="",
+            status=Status.FAIL if action in _DEFINITE else Status.WARN,
+            action=Action(action),
+            text=text,
+            since_s=now_s,
+            last_s=now_s,
+            count=1,
+        )
+        for _, action, text in local_faults(fault_file)
+    ]
+    return verdict_of([*node.items, *said], node.status is not Status.UNKNOWN) if said else node
+
+
 def health(node: NodeVerdict, told: Mapping[str, Any], *, is_root: bool) -> bytes:
     """How the node is, by all that looks at it."""
     items = [_item(item if is_root else item_for_all(item)) for item in node.items]
@@ -106,7 +127,7 @@ def gate(fault_file: Path, health: NodeVerdict, has_leave: Callable[[Item], bool
 
 
 def _item(item: Item) -> dict[str, Any]:
-    now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now_s = _now_s()
     return {
         "origin": item.source,
         "code": item.code,
@@ -120,3 +141,8 @@ def _item(item: Item) -> dict[str, Any]:
         "last_age_s": round(now_s - item.last_s, 1),
         "text": str(item),
     }
+
+
+def _now_s() -> float:
+    """By the clock of items."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -38,6 +38,7 @@ from stepguard.agent.storing import Refill, Storing
 from stepguard.agent.usage import Usage
 from stepguard.config import Config
 from stepguard.errors import StepguardError
+from stepguard.health.verdict import NodeVerdict
 from stepguard.places import conflicts
 from stepguard.records import wire
 from stepguard.records.spool import AttemptKey, SpoolLayout
@@ -264,11 +265,14 @@ class Agent:
                 self._server.answer(connection, answer)
         elif message.kind == "health":
             told = self._health.document(is_root=uid == 0)
-            self._server.answer(connection, answers.health(self._health.verdict(), told, is_root=uid == 0))
+            self._server.answer(connection, answers.health(self._node(), told, is_root=uid == 0))
         elif uid != 0:
             self._server.answer(connection, answers.jobs_of(uid, list(self._intake.attempts)))
         else:
             self._server.answer(connection, answers.document(self._state()))
+
+    def _node(self) -> NodeVerdict:
+        return answers.with_fault_file(self._health.verdict(), self._fault_file)
 
     def _state(self) -> dict[str, object]:
         return {
@@ -285,7 +289,7 @@ class Agent:
             "attempts": [answers.job(attempt) for attempt in self._intake.attempts],
             "connections": self._server.connection_count,
             "readers": {"busy": self._reading.count, "hung": self._reading.hung_count},
-            "health": answers.in_short(self._health.verdict()),
+            "health": answers.in_short(self._node()),
             "archiver": {"pid": self._archiver.pid, "word": word(self._layout.archiver_word)},
             "counters": {**self._intake.counters, "refused": self._server.refused_count},
         }

@@ -188,6 +188,16 @@ def test_status_and_verdict(make_agent: Make) -> None:
     assert agent.ask_as(1234, fields("verdict", 7)).startswith(b"refused job 7 is not yours")
     assert [a["job_id"] for a in json.loads(agent.ask_as(USER, fields("status")))["attempts"]] == [7]
     assert json.loads(agent.ask_as(1234, fields("status")))["attempts"] == []
+    fault.write_text("check: fans\nreplace: XID 79\n")
+    node = json.loads(agent.ask(fields("health")))
+    assert (node["status"], node["action"]) == ("fail", "replace")
+    assert [(item["status"], item["text"]) for item in node["items"]] == [
+        ("fail", "fault-file: XID 79"),
+        ("warn", "fault-file: fans"),
+    ]
+    assert json.loads(agent.ask(fields("status")))["health"]["items"][0] == "fault-file: XID 79"
+    fault.write_text("")
+    assert json.loads(agent.ask(fields("health")))["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -195,6 +205,8 @@ def test_status_and_verdict(make_agent: Make) -> None:
     [
         ("true", "replace: XID 79", b"fail replace: XID 79\n"),
         ("true", "check: fans", b"ok\n"),
+        ("true", "ok\n", b"ok\n"),
+        ("true", "check: fans\nreplace: XID 79", b"fail replace: XID 79\n"),
         ("false", "replace: XID 79", b"ok\n"),
     ],
 )
