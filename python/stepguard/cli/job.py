@@ -171,12 +171,15 @@ def _nothing(record: Record, part: str) -> str:
     if part == "nodes" and not record.nodes:
         return "no node has told its part yet" + (": they do when the job has ended" if runs else "")
     if part == "health" and not any(one.health for one in record.nodes):
-        return f"no agent looked at devices for job {record.printed_id}" + (" so far: it still runs" if runs else "")
+        if runs:
+            return f"what the devices of job {record.printed_id} went through is told when it has ended"
+        return f"no agent looked at devices for job {record.printed_id}"
     if part == "resumes" and not record.resumes:
         if is_not_kept(record, part):
             raise _absent(record, part)
-        kept = "; its journal is kept when it has ended" if runs else ""
-        return f"no step of job {record.printed_id} was guarded or resumed, as far as is known{kept}"
+        if runs:
+            return f"how steps of job {record.printed_id} were guarded and resumed is told when it has ended"
+        return f"no step of job {record.printed_id} was guarded or resumed, as far as is known"
     return ""
 
 

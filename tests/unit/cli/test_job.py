@@ -279,10 +279,8 @@ def test_parts_that_there_are_none_of_yet(environment: dict[str, str], archive: 
     write_record(archive, manifest("32", state="running", end_s=None, exit_status=None, exit_signal=None))
     for part, said in (
         ("nodes", b"no node has told its part yet: they do when the job has ended"),
-        (
-            "resumes",
-            b"no step of job 32 was guarded or resumed, as far as is known; its journal is kept when it has ended",
-        ),
+        ("resumes", b"how steps of job 32 were guarded and resumed is told when it has ended"),
+        ("health", b"what the devices of job 32 went through is told when it has ended"),
     ):
         told = job(environment, "32", part)
         assert (told.returncode, told.stdout, told.stderr) == (0, b"", b"stepguard: " + said + b"\n")
