@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,16 +30,17 @@ _EXIT_STATUS = """
 EXIT STATUS:
   0  nothing is wrong
   1  warning: something to look at
-  2  failed: hardware to reset or replace, or a node to reboot
+  2  failed: hardware to reset or replace, or a node to reboot; or the command line is wrong
   3  unknown: it does not tell
 """
 
 
 @click.command(short_help="Run the probes of this node now.")
 @click.option("--probe", "names", multiple=True, metavar="NAME", help="Only this one; may be given several times.")
-@click.option("--stress", is_flag=True, help="Load processors, disk, GPUs and links too: for a node without jobs.")
+@click.option("--stress", is_flag=True, help="Load processors, disk, GPUs and links too: by root, without jobs.")
+@click.option("--force", is_flag=True, help="Load the node also where jobs run.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
+def check(names: Sequence[str], stress: bool, force: bool, as_json: bool) -> int:
     from stepguard import config
     from stepguard.errors import UsageError
     from stepguard.health.model import worst
@@ -52,6 +54,10 @@ def check(names: Sequence[str], stress: bool, as_json: bool) -> int:
         if name not in PROBES:
             raise UsageError(f"no probe {quoted(name)}", "--probe", "there are: " + ", ".join(PROBES))
     settings = config.load()
+    if stress:
+        from stepguard.cli.stress_leave import check_leave
+
+        check_leave(settings, force)
     wanted = [*dict.fromkeys(names or configured(settings.health)), *(ON_DEMAND if stress else ())]
     state = _memory(settings)
     with contextlib.closing(Probes()) as probes:
@@ -185,9 +191,18 @@ def _status_lines(answer: Mapping[str, Any], visible: Callable[[str], str]) -> I
     if (events := answer["gpu_events"]) is not None:
         heard = f"of {events['watching']} GPUs" if events["watching"] else visible(events["why"]) or "not yet"
         yield f"NVML events: {heard}"
-    reaction = answer["reaction"]
-    last = reaction["last"]
-    done = f"; {last['done']}: {visible(last['text'])}" if last else ""
+    yield from _reaction_lines(answer["reaction"], visible)
+
+
+def _reaction_lines(reaction: Mapping[str, Any], visible: Callable[[str], str]) -> Iterator[str]:
+    """What was done last may be of another time than the verdict: slurmctld is asked seldom, and may be slow."""
+    last, asking_s = reaction["last"], reaction.get("asking_s")
+    when = f" ({ago(max(0.0, time.time() - last['at_s']))})" if last else ""
+    done = f"; {last['done']}: {visible(last['text'])}{when}" if last else ""
+    if last and last["done"] == "failed":
+        done += "; it is tried again"
+    if asking_s is not None:
+        done = f"; slurmctld was asked {ago(asking_s)} and has not answered yet"
     yield f"reaction: {reaction['configured']}{done}"
 
 

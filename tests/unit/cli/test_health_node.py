@@ -7,14 +7,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from lab.gpus import Gpus, build, uuid
-from stepguard.cli import health_node
+from stepguard.cli import health_node, stress_leave
 from stepguard.config import load
+from stepguard.errors import UsageError
 
 
 @pytest.fixture
@@ -103,3 +105,47 @@ def test_status_without_an_agent_is_unknown(tmp_path: Path, monkeypatch: pytest.
     done = run("status")
     assert (done.returncode, done.stdout) == (3, "")
     assert f"the agent of this node does not tell: {tmp_path}/agent.sock: No such file" in done.stderr
+
+
+IDLE, BUSY = frozenset({"IDLE", "DRAIN"}), frozenset({"MIXED"})
+
+
+@pytest.mark.parametrize(
+    ("uid", "jobs", "states", "force", "refusal"),
+    [
+        (0, [], IDLE, False, ""),
+        (0, [], frozenset(), False, ""),
+        (0, None, IDLE, False, ""),
+        (0, ["7"], IDLE, False, "jobs run on this node: 7"),
+        (0, [], BUSY, False, "this node is MIXED"),
+        (0, None, frozenset(), False, "cannot be told: slurmctld is away"),
+        (0, ["7"], BUSY, True, ""),
+        (60101, [], IDLE, True, "only root may load a node"),
+    ],
+)
+def test_a_node_is_loaded_by_root_and_without_jobs_alone(
+    monkeypatch: pytest.MonkeyPatch, uid: int, jobs: list[str] | None, states: frozenset[str], force: bool, refusal: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(stress_leave, "_jobs_of_agent", lambda _: jobs)
+    monkeypatch.setattr(stress_leave, "_states", lambda _: (states, "" if states else "slurmctld is away"))
+    if not refusal:
+        stress_leave.check_leave(load(), force)
+        return
+    with pytest.raises(UsageError, match=refusal) as refused:
+        stress_leave.check_leave(load(), force)
+    assert refused.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("done", "asking_s", "said"),
+    [
+        ("left", None, "reaction: fail; left: nothing asks for it (40 s ago)"),
+        ("failed", None, "reaction: fail; failed: nothing asks for it (40 s ago); it is tried again"),
+        ("left", 12.0, "reaction: fail; slurmctld was asked 12 s ago and has not answered yet"),
+    ],
+)
+def test_what_was_done_is_not_told_as_of_now(done: str, asking_s: float | None, said: str) -> None:
+    last = {"done": done, "text": "nothing asks for it", "at_s": time.time() - 40}
+    reaction = {"configured": "fail", "asking_s": asking_s, "last": last}
+    assert list(health_node._reaction_lines(reaction, str)) == [said]
