@@ -9,7 +9,7 @@ from guarded import until
 from lab.cluster import Cluster
 from lab.gpus import VERSION_MISMATCH
 from recorded import await_state, record_of, submit
-from sick import gpus_of, health, sick_lab
+from sick import STEPGUARD, gpus_of, health, sick_lab
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
@@ -70,6 +70,25 @@ def test_all_agents_wrong_at_once_with_a_gate() -> None:
         lab.wait_idle()
         job_id = submit(lab, "true", "--gres=gpu:2", f"--nodelist={shut}")
         assert record_of(lab, job_id, within_s=90).manifest.outcome == "completed"
+
+        resumed_although_its_fault_stays(lab, shut)
+
+
+def resumed_although_its_fault_stays(lab: Cluster, node: str) -> None:
+    """`stepguard node resume`, after a job was refused and Slurm has drained the node for it."""
+    gpus_of(lab, node)["driver.fails"] = VERSION_MISMATCH
+    until("its gate is shut again", lambda: shown(lab, node)["Comment"] != "", 60, 0.5)
+    until("its agent knows", lambda: health(lab, node)["reaction"]["is_marked"], 15, 0.2)
+    refused = submit(lab, "true", "--gres=gpu:2", f"--nodelist={node}")
+    until("Slurm has drained it", lambda: shown(lab, node)["Reason"].startswith("Prolog error"), 60, 0.3)
+    done = lab.run([STEPGUARD, "node", "resume", node, "--yes"], user="root", check=False)
+    assert (done.status, "has to hear of it first" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert (shown(lab, node)["Reason"], shown(lab, node)["Comment"]) == ("", "")
+    job_id = submit(lab, "true", "--gres=gpu:2", f"--nodelist={node}")
+    assert record_of(lab, job_id, within_s=90).manifest.outcome == "completed"
+    assert f"job {job_id} may start here, for an administrator has put this node back" in lab.agents.log(node)
+    assert health(lab, node)["reaction"]["last"]["text"] == "an administrator resumes it"
+    lab.run(["scancel", refused], user="root")
 
 
 def test_what_an_administrator_wrote_needs_no_leave() -> None:

@@ -131,7 +131,7 @@ def test_a_node_that_fell_silent_can_be_replaced(cluster: Cluster) -> None:
         (["replace", "ALL", "--yes"], 69, "no such node: ALL"),
         (["replace", "", "--yes"], 2, "no node is named"),
         (["replace", "--yes"], 2, "missing argument"),
-        (["replace", "n[1-", "--yes"], 1, "n[1-"),
+        (["replace", "n[1-", "--yes"], 2, "n[1-"),
         (["replace", "n1"], 2, "nothing was done: there is no terminal to ask on: say --yes"),
         (["replace", "n1", "--yes", "--reason", "a\nb"], 2, "--reason"),
         (["drain", "n1", "--yes"], 2, "no such command"),

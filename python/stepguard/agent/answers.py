@@ -113,17 +113,18 @@ class Gate(NamedTuple):
     doubt: str = ""
 
 
-def gate(fault_file: Path, health: NodeVerdict, has_leave: Callable[[Item], bool]) -> Gate:
+def gate(fault_file: Path, health: NodeVerdict, obstacle: Callable[[Item], str]) -> Gate:
     """Whether a job may start on this node, which is as `health` says for the job. An administrator's fault file
-    decides; what the agent has found, only with the circuit breaker's leave, for every agent may be wrong at once."""
+    decides; what the agent has found, only with the circuit breaker's leave, for every agent may be wrong at once.
+    `obstacle`: why no job is refused for a thing that has failed; "" where it is."""
     for _, action, text in local_faults(fault_file):
         if action in _DEFINITE:
             return Gate(refusal=f"{action}: {text}")
     failed = [item for item in health.items if item.status is Status.FAIL and item.action in REASONS]
     failed.sort(key=lambda item: item.action is not health.action)
-    if (known := next(filter(has_leave, failed), None)) is not None:
+    if (known := next((item for item in failed if not obstacle(item)), None)) is not None:
         return Gate(refusal=f"{known.action}: {item_for_all(known)}")
-    return Gate(doubt=f"{failed[0].action}: {failed[0]}") if failed else Gate()
+    return Gate(doubt=f"{obstacle(failed[0])}: {failed[0].action}: {failed[0]}") if failed else Gate()
 
 
 def _item(item: Item) -> dict[str, Any]:

@@ -240,10 +240,9 @@ class Agent:
         key = self._intake.attempts.key_of(message)
         self._begin(key, message, fields)
         verdict = self._health.verdict_for(key)
-        gate = answers.gate(self._fault_file, verdict, self._health.has_leave)
+        gate = answers.gate(self._fault_file, verdict, self._health.obstacle)
         if gate.doubt:
-            why = "the circuit breaker has not let this node refuse jobs, or not yet"
-            self._log.warning(f"job {message.job_id} may start here, for {why}: {gate.doubt}", "gate")
+            self._log.warning(f"job {message.job_id} may start here, for {gate.doubt}", "gate")
         return gate.refusal
 
     def _begin(self, key: AttemptKey, message: Message, fields: dict[str, bytes]) -> None:

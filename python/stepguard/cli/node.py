@@ -7,8 +7,9 @@ Exit status: 0 done, or so already; 1 refused, or not confirmed; 2 the command l
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -16,12 +17,15 @@ from stepguard import config
 from stepguard.cli.output import tell
 from stepguard.errors import SlurmRefused, StepguardError, UsageError
 from stepguard.health.by_hand import OUT_OF_SERVICE, Change, Nothing, Refusal, Step, Verb, plan, shown_state
+from stepguard.health.marking import HEARD_S
 from stepguard.slurm import connect
 from stepguard.slurm.hostlist import expand, fold
+from stepguard.slurm.reasons import RESUMING
 
 if TYPE_CHECKING:
     from stepguard.slurm.protocol import SlurmClient
 
+Kind = TypeVar("Kind")
 MAX_REASON = 200
 # What slurmctld says to whoever may not change nodes (ESLURM_USER_ID_MISSING and ESLURM_ACCESS_DENIED, 22.05 to 26.05).
 _NOT_ALLOWED = ("Invalid user id", "Access/permission denied")
@@ -52,12 +56,11 @@ _verb("resume", "Put nodes that stepguard took out of service back into it. NODE
 
 
 def _carry_out(verb: Verb, expressions: Sequence[str], yes: bool, force: bool, text: str) -> int:
-    names = list(dict.fromkeys(name for one in expressions for name in expand(one)))
-    if not names:
-        raise UsageError("no node is named", f"node {verb}", "name at least one")
+    names = _named(verb, expressions)
     text = _checked(text)
-    client = connect(config.load().slurm)
-    steps = plan(verb, client.nodes(names), text, force)
+    settings = config.load()
+    client, has_gates = connect(settings.slurm), settings.agent.gate
+    steps = plan(verb, client.nodes(names), text, force, has_gates)
     for step in steps:
         if isinstance(step, Refusal):
             tell(step.why, step.node)
@@ -74,10 +77,20 @@ def _carry_out(verb: Verb, expressions: Sequence[str], yes: bool, force: bool, t
         if not click.confirm("Go on?"):
             tell("nothing was done")
             return 1
-        if plan(verb, client.nodes(names), text, force) != steps:
+        if plan(verb, client.nodes(names), text, force, has_gates) != steps:
             raise StepguardError("nothing was done", fold(names), "their state has changed meanwhile; look again")
     _change(steps, client)
     return 0
+
+
+def _named(verb: Verb, expressions: Sequence[str]) -> list[str]:
+    try:
+        names = list(dict.fromkeys(name for one in expressions for name in expand(one)))
+    except StepguardError as error:
+        raise UsageError(error.what, error.on, error.advice) from error
+    if not names:
+        raise UsageError("no node is named", f"node {verb}", "name at least one")
+    return names
 
 
 def _checked(text: str) -> str:
@@ -89,22 +102,36 @@ def _checked(text: str) -> str:
 
 def _change(steps: Sequence[Step], client: SlurmClient) -> None:
     """Carries out the changes, those of one kind in one question, and shows what has become of them."""
-    kinds: dict[tuple[str, str | None, str | None], list[str]] = {}
-    for step in steps:
-        if isinstance(step, Change):
-            kinds.setdefault((step.state, step.reason, step.comment), []).append(step.node)
-    for (state, reason, comment), names in kinds.items():
-        try:
-            client.update_nodes(names, state, reason, comment)
-        except SlurmRefused as error:
-            if any(words in error.what for words in _NOT_ALLOWED):
-                advice = "run this as root, or as an administrator of Slurm's (sacctmgr show user: Admin)"
-                raise SlurmRefused("you may not change nodes", fold(names), advice) from error
-            raise
+    changes = [step for step in steps if isinstance(step, Change)]
+    heard_first = [step for step in changes if step.is_heard_first]
+    if heard_first:  # as long as they are out of service they get no job to refuse
+        for comment, names in _alike((step.comment, step.node) for step in heard_first):
+            _update(client, names, "", RESUMING, comment)
+        time.sleep(HEARD_S)
+    for kind, names in _alike(((step.state, step.reason, step.comment), step.node) for step in changes):
+        _update(client, names, *kind)
         for node in client.nodes(names):
             # One that was drained is NOT_RESPONDING until it has answered slurmctld, which takes a second.
-            is_back = state == "RESUME" and not node.states & OUT_OF_SERVICE
+            is_back = kind[0] == "RESUME" and not node.states & OUT_OF_SERVICE
             _say(f"{node.name}: {'back in service' if is_back else f'now {shown_state(node)}'}")
+
+
+def _alike(nodes: Iterable[tuple[Kind, str]]) -> list[tuple[Kind, list[str]]]:
+    """The names of each kind."""
+    kinds: dict[Kind, list[str]] = {}
+    for kind, name in nodes:
+        kinds.setdefault(kind, []).append(name)
+    return list(kinds.items())
+
+
+def _update(client: SlurmClient, names: Sequence[str], state: str, reason: str | None, comment: str | None) -> None:
+    try:
+        client.update_nodes(names, state, reason, comment)
+    except SlurmRefused as error:
+        if any(words in error.what for words in _NOT_ALLOWED):
+            advice = "run this as root, or as an administrator of Slurm's (sacctmgr show user: Admin)"
+            raise SlurmRefused("you may not change nodes", fold(names), advice) from error
+        raise
 
 
 def _say(text: str) -> None:

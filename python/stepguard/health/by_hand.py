@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from stepguard.slurm.reasons import PREFIX, REBOOT, REPLACE, gate_shut_s, is_ours, is_slurms, near_miss
+from stepguard.health.marking import HEARD_S
+from stepguard.slurm.reasons import PREFIX, REBOOT, REPLACE, gate_shut_s, is_ours, is_prologs, is_slurms, near_miss
 from stepguard.slurm.records import Node
 
 Verb = Literal["replace", "reboot", "resume"]
@@ -18,13 +19,15 @@ OUT_OF_SERVICE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FA
 
 @dataclass(frozen=True)
 class Change:
-    """Do this to the node; as `update_nodes` of the Slurm client takes it. `told` says it to a person."""
+    """Do this to the node; as `update_nodes` of the Slurm client takes it. `told` says it to a person.
+    `is_heard_first`: its agent refuses jobs, and would refuse the next one too, before it has heard of this."""
 
     node: str
     state: str
     reason: str | None
     comment: str | None
     told: str
+    is_heard_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,11 @@ class Nothing:
 Step = Change | Refusal | Nothing
 
 
-def plan(verb: Verb, nodes: Iterable[Node], text: str = "", force: bool = False) -> list[Step]:
-    """What becomes of each node. `text` is why, for people: it becomes the node's comment, for the reason is exact."""
+def plan(verb: Verb, nodes: Iterable[Node], text: str = "", force: bool = False, has_gates: bool = False) -> list[Step]:
+    """What becomes of each node. `text` is why, for people: it becomes the node's comment, for the reason is exact.
+    `has_gates`: agents refuse jobs where they have marked their nodes."""
     if verb == "resume":
-        return [_resume(node, force) for node in nodes]
+        return [_resume(node, force, has_gates) for node in nodes]
     return [_mark(node, ACTIONS[verb], text, force) for node in nodes]
 
 
@@ -73,17 +77,23 @@ def _mark(node: Node, action: str, text: str, force: bool) -> Step:
     return Change(node.name, "FAIL", action, f"{PREFIX}{text}" if text else None, told)
 
 
-def _resume(node: Node, force: bool) -> Step:
+def _resume(node: Node, force: bool, has_gates: bool) -> Step:
+    is_shut = gate_shut_s(node.comment) is not None
     if not node.reason and not node.states & OUT_OF_SERVICE:
-        if gate_shut_s(node.comment) is not None:
+        if is_shut:
             return Change(node.name, "", None, "", "takes jobs again, within half a minute: its agent asks that often")
         return Nothing(node.name, "is in service")
-    if not force and not is_ours(node.reason):
+    is_by_gate = is_shut and is_prologs(node.reason)  # a job was refused, and Slurm has drained the node for it
+    if not force and not is_ours(node.reason) and not is_by_gate:
         return Refusal(node.name, f"is not out of service by stepguard: {_explained(node)}")
+    is_heard_first = is_shut or (has_gates and is_ours(node.reason))
     told = "back into service, no reason"
+    if is_heard_first:
+        told += f", in {HEARD_S:g} s: its agent, which may refuse jobs, has to hear of it first"
     if "NOT_RESPONDING" in node.states:
         told += "; it gets no job before it answers"
-    return Change(node.name, "RESUME", None, "" if node.comment.startswith(PREFIX) else None, told)
+    comment = "" if node.comment.startswith(PREFIX) else None
+    return Change(node.name, "RESUME", None, comment, told, is_heard_first)
 
 
 def _explained(node: Node) -> str:

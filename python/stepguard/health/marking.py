@@ -23,7 +23,16 @@ from stepguard.health.discretion import item_for_all
 from stepguard.health.model import Action, Status
 from stepguard.health.verdict import NodeVerdict
 from stepguard.slurm.protocol import SlurmClient
-from stepguard.slurm.reasons import PREFIX, REBOOT, REPLACE, gate_comment, gate_shut_s, is_ours
+from stepguard.slurm.reasons import (
+    PREFIX,
+    REBOOT,
+    REPLACE,
+    RESUMING,
+    gate_comment,
+    gate_shut_s,
+    is_ours,
+    without_slurms_words,
+)
 from stepguard.slurm.records import Node
 
 Reaction = Literal["none", "gate", "drain", "fail"]
@@ -42,6 +51,8 @@ SETTLE_S = 1.5
 RETRY_S = 300.0
 # Of a node whose gate is shut; the breaker bounds how many those are.
 GATE_S = 10.0
+# Within this time its agent has asked, also when it has to wait for slurmctld.
+HEARD_S = GATE_S + 5.0
 # How often, and how long apart, an agent looks whether other agents' claims have come to an end.
 _LOOKS, _LOOK_S = 10, 1.0
 
@@ -88,6 +99,8 @@ def decide(verdict: NodeVerdict, node: Node, reaction: Reaction, memory: Memory)
     wanted = _mark(verdict, node, reaction)
     if node.reason == CLAIM:  # of an agent that died over it
         return wanted or Lift(_comment(node, ""))
+    if without_slurms_words(node.reason) == RESUMING:
+        return Leave("an administrator resumes it")
     if is_ours(node.reason):
         if node.reason.startswith(PREFIX) and not node.states & {"DOWN", "FAIL", "FAILING"} and _is_well(verdict):
             return Lift(_comment(node, ""))
@@ -96,10 +109,10 @@ def decide(verdict: NodeVerdict, node: Node, reaction: Reaction, memory: Memory)
         return Lift("") if _is_well(verdict) else Leave("it refuses jobs already", is_marked=True)
     if wanted is None:
         return Leave(_why_nothing(node, reaction))
-    if node.reason or node.states & OUT_OF_SERVICE:
-        return Leave(f"it is {'+'.join(sorted(node.states))} already, for {node.reason or 'no reason that is told'}")
     if not any(item.count > memory.get(item.key, 0) for item in verdict.items if item.status is Status.FAIL):
         return Leave("it was marked for this before, and resumed since")
+    if node.reason or node.states & OUT_OF_SERVICE:
+        return Leave(f"it is {'+'.join(sorted(node.states))} already, for {node.reason or 'no reason that is told'}")
     return wanted
 
 

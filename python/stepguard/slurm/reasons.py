@@ -13,10 +13,14 @@ import unicodedata
 REPLACE, REBOOT = "Action:Replace", "Action:Reboot"
 # All other reasons of stepguard's begin so.
 PREFIX = "stepguard: "
+# Of a node whose agent is to hear first that jobs may start there again.
+RESUMING = f"{PREFIX}an administrator resumes this node"
 # The comment of a node that refuses jobs, and since when, in seconds since 1970.
 _GATE = re.compile(rf"{PREFIX}gate shut at ([0-9]{{1,12}}): ", re.ASCII)
 # What slurmctld says of a node that fell silent, alone or behind " : " after the reason that stood there.
 _SLURMS_OWN = ("Not responding", "Node unexpectedly rebooted")
+# What it says of a node on which the prolog of a job has failed (22.05 to 26.05).
+_PROLOGS = "Prolog error"
 _ACTIONS = {"actionreplace": REPLACE, "actionreboot": REBOOT}
 # A reason may be any length; what is almost an action is short.
 _LOOKED_AT = 200
@@ -38,6 +42,12 @@ def began_as_ours(reason: str) -> bool:
 def is_slurms(reason: str) -> bool:
     """Whether slurmctld alone wrote it, about a node that fell silent: a fact, and nobody's decision."""
     return reason in _SLURMS_OWN
+
+
+def is_prologs(reason: str) -> bool:
+    """Whether slurmctld alone wrote it, about a node on which a job's prolog has failed."""
+    first, *more = reason.split(" : ")
+    return first == _PROLOGS and all(words in (_PROLOGS, *_SLURMS_OWN) for words in more)
 
 
 def without_slurms_words(reason: str) -> str:

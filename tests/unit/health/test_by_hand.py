@@ -73,16 +73,26 @@ def test_a_comment_of_somebody_else_stays() -> None:
 
 
 def test_a_gate_that_is_shut_is_opened() -> None:
-    """Of a node that Slurm has drained for a job that was refused, only by force."""
+    """Also where Slurm has drained the node for a job that was refused; its agent is to hear of it before the next."""
     shut = node(comment=gate_comment(1000, "xid 79"))
     (step,) = plan("resume", [shut])
     assert isinstance(step, Change)
     assert (step.state, step.reason, step.comment) == ("", None, "")
-    drained = node(reason="Prolog error", states="IDLE+DRAIN", comment=shut.comment)
-    assert isinstance(plan("resume", [drained])[0], Refusal)
-    (forced,) = plan("resume", [drained], force=True)
-    assert isinstance(forced, Change)
-    assert (forced.state, forced.comment) == ("RESUME", "")
+    for reason in ("Prolog error", "Prolog error : Not responding"):
+        drained = node(reason=reason, states="IDLE+DRAIN", comment=shut.comment)
+        (step,) = plan("resume", [drained])
+        assert isinstance(step, Change)
+        assert (step.state, step.comment, step.is_heard_first) == ("RESUME", "", True)
+    assert isinstance(plan("resume", [drained._replace(comment="")])[0], Refusal), "whose prolog it was nobody can tell"
+    assert isinstance(plan("resume", [drained._replace(reason="NHC: disk")])[0], Refusal)
+    assert isinstance(plan("resume", [drained._replace(reason="Prolog error : NHC: disk")])[0], Refusal)
+
+
+@pytest.mark.parametrize("has_gates", [False, True])
+def test_an_agent_that_refuses_jobs_by_its_mark_is_to_hear_of_it_first(has_gates: bool) -> None:
+    (step,) = plan("resume", [DRAINED], has_gates=has_gates)
+    assert isinstance(step, Change)
+    assert step.is_heard_first is has_gates
 
 
 def test_a_refusal_says_whose_reason_it_is_and_explains_a_near_miss() -> None:

@@ -11,7 +11,7 @@ from stepguard.health.breaker import CLAIM
 from stepguard.health.marking import MAX_TEXT, Leave, Lift, Mark, Reaction, decide, remembered
 from stepguard.health.model import Action, Status
 from stepguard.health.verdict import Item, NodeVerdict, verdict_of
-from stepguard.slurm.reasons import REBOOT, REPLACE, gate_comment, gate_shut_s, near_miss
+from stepguard.slurm.reasons import REBOOT, REPLACE, RESUMING, gate_comment, gate_shut_s, near_miss
 from stepguard.slurm.records import Node
 from unit.health.building import node
 
@@ -151,6 +151,18 @@ def test_a_node_that_only_refuses_jobs_says_so_in_its_comment() -> None:
     assert shut_s is not None
     assert abs(shut_s - time.time()) < 60
     assert isinstance(decide(verdict(item(Action.CHECK)), node(), "gate", {}), Leave)
+
+
+def test_what_an_administrator_resumes_is_left_alone_and_marked_no_more() -> None:
+    for reason in (RESUMING, f"{RESUMING} : Not responding"):
+        for known in (BAD, WELL):
+            assert decide(known, node(reason=reason, states="IDLE+DRAIN"), "gate", {}) == Leave(
+                "an administrator resumes it"
+            )
+    drained = node(reason="Prolog error", states="IDLE+DRAIN")
+    left = decide(BAD, drained, "gate", remembered({}, BAD, True))
+    assert isinstance(left, Leave)
+    assert left.why == "it was marked for this before, and resumed since", "whatever state it is in for the moment"
 
 
 @pytest.mark.parametrize("reason", ["", "Prolog error"])

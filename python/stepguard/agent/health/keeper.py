@@ -173,9 +173,9 @@ class Keeper:
         gpus = self.gpus_of(key)
         return None if gpus is None else (*gpus, *map(self._health.name, gpus), *self._jobs.places(gpus))
 
-    def has_leave(self, item: Item) -> bool:
-        """Whether the circuit breaker lets jobs be refused here for a thing that has failed."""
-        return self._reaction.has_leave(item)
+    def obstacle(self, item: Item) -> str:
+        """Why no job is to be refused here for a thing that has failed; "" where it is."""
+        return self._reaction.obstacle(item)
 
     def offences(self) -> int:
         """How many jobs a GPU of this node has failed, where that is too many, else 0."""

@@ -43,6 +43,7 @@ class Reaction:
         self._is_unsure = True
         # For what it was asked last, and when it may be asked again for no more than that.
         self._asked_for: dict[str, int] = {}
+        self._asked_s = 0.0
         self._not_before_s = 0.0
         self._is_held = False
         self._last: dict[str, Any] = {}
@@ -55,7 +56,14 @@ class Reaction:
     def document(self) -> dict[str, Any]:
         """What is told of it."""
         configured = self._config.health.reaction
-        return {"configured": configured, "node": self.node, "is_marked": self._is_marked, "last": self._last}
+        asking_s = round(time.monotonic() - self._asked_s, 1) if self._asker.is_asking else None
+        return {
+            "configured": configured,
+            "node": self.node,
+            "is_marked": self._is_marked,
+            "asking_s": asking_s,
+            "last": self._last,
+        }
 
     def done_within(self, for_s: float) -> str:
         """What was done to the node within the last so many seconds, if anything."""
@@ -67,9 +75,14 @@ class Reaction:
         if name and name != self.node:
             self.node, self._has_changed = name, True
 
-    def has_leave(self, item: Item) -> bool:
-        """Whether the breaker has let this node be marked, or refuse jobs, for a thing that has failed."""
-        return self._is_marked and item.key in self._memory
+    def obstacle(self, item: Item) -> str:
+        """Why no job is refused for a thing that has failed; "" where the breaker has let this node refuse them, or be
+        marked for it."""
+        if item.key in self._memory and self._is_marked:
+            return ""
+        if item.count <= self._memory.get(item.key, 0):
+            return "an administrator has put this node back into service since"
+        return "the circuit breaker has not let this node refuse jobs, or not yet"
 
     def look(self, verdict: NodeVerdict) -> bool:
         """Reacts to the verdict of now, where it is time. Returns whether what it remembers has changed since."""
@@ -117,7 +130,7 @@ class Reaction:
             "reaction": self._reaction,
             "memory": self._memory,
         }
-        self._verdict, self._asked_for = verdict, _failed(verdict)
+        self._verdict, self._asked_for, self._asked_s = verdict, _failed(verdict), time.monotonic()
         self._asker.ask(["react"], asked)
 
     def _told(self, said: Mapping[str, Any], why: str) -> None:
