@@ -103,10 +103,10 @@ def _checked(text: str) -> str:
 def _change(steps: Sequence[Step], client: SlurmClient) -> None:
     """Carries out the changes, those of one kind in one question, and shows what has become of them."""
     changes = [step for step in steps if isinstance(step, Change)]
-    heard_first = [step for step in changes if step.is_heard_first]
-    if heard_first:  # as long as they are out of service they get no job to refuse
-        for comment, names in _alike((step.comment, step.node) for step in heard_first):
-            _update(client, names, "", RESUMING, comment)
+    waiting = [((step.until_heard, step.comment), step.node) for step in changes if step.until_heard is not None]
+    for (state, comment), names in _alike(waiting):
+        _update(client, names, state, RESUMING, comment)
+    if waiting:  # out of service they get no job to refuse
         time.sleep(HEARD_S)
     for kind, names in _alike(((step.state, step.reason, step.comment), step.node) for step in changes):
         _update(client, names, *kind)

@@ -20,14 +20,15 @@ OUT_OF_SERVICE = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FA
 @dataclass(frozen=True)
 class Change:
     """Do this to the node; as `update_nodes` of the Slurm client takes it. `told` says it to a person.
-    `is_heard_first`: its agent refuses jobs, and would refuse the next one too, before it has heard of this."""
+    `until_heard`: its agent refuses jobs, and would refuse the next one too before it has heard of this: until then the
+    node has this state, out of service; "" leaves the one that it has. None: nothing is waited for."""
 
     node: str
     state: str
     reason: str | None
     comment: str | None
     told: str
-    is_heard_first: bool = False
+    until_heard: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,21 @@ def _mark(node: Node, action: str, text: str, force: bool) -> Step:
 
 def _resume(node: Node, force: bool, has_gates: bool) -> Step:
     is_shut = gate_shut_s(node.comment) is not None
-    if not node.reason and not node.states & OUT_OF_SERVICE:
-        if is_shut:
-            return Change(node.name, "", None, "", "takes jobs again, within half a minute: its agent asks that often")
+    is_in_service = not node.reason and not node.states & OUT_OF_SERVICE
+    if is_in_service and not is_shut:
         return Nothing(node.name, "is in service")
     is_by_gate = is_shut and is_prologs(node.reason)  # a job was refused, and Slurm has drained the node for it
-    if not force and not is_ours(node.reason) and not is_by_gate:
+    if not (force or is_in_service or is_ours(node.reason) or is_by_gate):
         return Refusal(node.name, f"is not out of service by stepguard: {_explained(node)}")
-    is_heard_first = is_shut or (has_gates and is_ours(node.reason))
-    told = "back into service, no reason"
-    if is_heard_first:
+    until_heard = None
+    told = "takes jobs again" if is_in_service else "back into service, no reason"
+    if is_shut or (has_gates and is_ours(node.reason)):
+        until_heard = "DRAIN" if is_in_service else ""
         told += f", in {HEARD_S:g} s: its agent, which may refuse jobs, has to hear of it first"
     if "NOT_RESPONDING" in node.states:
         told += "; it gets no job before it answers"
     comment = "" if node.comment.startswith(PREFIX) else None
-    return Change(node.name, "RESUME", None, comment, told, is_heard_first)
+    return Change(node.name, "RESUME", None, comment, told, until_heard)
 
 
 def _explained(node: Node) -> str:

@@ -77,12 +77,12 @@ def test_a_gate_that_is_shut_is_opened() -> None:
     shut = node(comment=gate_comment(1000, "xid 79"))
     (step,) = plan("resume", [shut])
     assert isinstance(step, Change)
-    assert (step.state, step.reason, step.comment) == ("", None, "")
+    assert (step.state, step.comment, step.until_heard) == ("RESUME", "", "DRAIN")
     for reason in ("Prolog error", "Prolog error : Not responding"):
         drained = node(reason=reason, states="IDLE+DRAIN", comment=shut.comment)
         (step,) = plan("resume", [drained])
         assert isinstance(step, Change)
-        assert (step.state, step.comment, step.is_heard_first) == ("RESUME", "", True)
+        assert (step.state, step.comment, step.until_heard) == ("RESUME", "", "")
     assert isinstance(plan("resume", [drained._replace(comment="")])[0], Refusal), "whose prolog it was nobody can tell"
     assert isinstance(plan("resume", [drained._replace(reason="NHC: disk")])[0], Refusal)
     assert isinstance(plan("resume", [drained._replace(reason="Prolog error : NHC: disk")])[0], Refusal)
@@ -92,7 +92,7 @@ def test_a_gate_that_is_shut_is_opened() -> None:
 def test_an_agent_that_refuses_jobs_by_its_mark_is_to_hear_of_it_first(has_gates: bool) -> None:
     (step,) = plan("resume", [DRAINED], has_gates=has_gates)
     assert isinstance(step, Change)
-    assert step.is_heard_first is has_gates
+    assert step.until_heard == ("" if has_gates else None)
 
 
 def test_a_refusal_says_whose_reason_it_is_and_explains_a_near_miss() -> None:
