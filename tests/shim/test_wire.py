@@ -88,11 +88,11 @@ def test_agent_that_is_none(place: Place, behaviour: listeners.Behaviour, said: 
     with listeners.listening(place.socket, behaviour):
         sent = place.deliver(("script", "x" * 100, 50_000))
     assert sent.outcome == "noted"
-    assert sent.why in {
-        f"no agent at {place.socket}: {said}: left a note in the spool",
-        # Whether the kernel tells of an end as such or of a broken connection depends on what was read before.
-        f"no agent at {place.socket}: Connection reset by peer: left a note in the spool",
-    }
+    # Whether the kernel tells of an end as such or of a broken connection depends on what was read before.
+    heard = {said, "Connection reset by peer"}
+    if sent.wall_s >= DEADLINE_MS / 1000:  # a busy machine: nobody had the time to say so
+        heard.add("no answer within 300 ms")
+    assert sent.why in {f"no agent at {place.socket}: {why}: left a note in the spool" for why in heard}
     assert sent.wall_s < LATE_S
     assert not waits or sent.wall_s >= DEADLINE_MS / 1000
     (note,) = place.notes()

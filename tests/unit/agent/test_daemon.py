@@ -17,6 +17,7 @@ import pytest
 
 from stepguard.records import spool, wire
 from unit.agent.agent_process import USER, AgentProcess, children, environment, epilog, fields, prolog, wait_until
+from unit.everybody import LOAD_ALL
 
 Make = Callable[..., AgentProcess]
 
@@ -317,8 +318,7 @@ def test_what_stands_in_the_configuration_does_not_steer_a_terminal(make_agent: 
 
 def test_others_than_root_may_not_run_it(make_agent: Make) -> None:
     code = (
-        "import os, sys\n"
-        "import stepguard.agent.daemon\n"
+        f"import os, sys\n{LOAD_ALL}\n"
         "from stepguard.cli.agent import main\n"
         f"os.setgid({USER}); os.setuid({USER})\n"
         "sys.exit(main(sys.argv[1:]))\n"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from stepguard.records.node_state import StateItem, StateOffender, to_record
-from unit.everybody import let_in
+from unit.everybody import LOAD_ALL, let_in
 from unit.records.test_node_state import STATE
 
 NOW_S = time.time()
@@ -148,7 +148,7 @@ def test_users_are_told_who_may(archive: Archive, tmp_path: Path) -> None:
     archive.tell(n1=FAILED)
     let_in(tmp_path)
     program = (
-        "import os, sys\nfrom stepguard.cli.health_nodes import nodes\n"
+        f"import os, sys\n{LOAD_ALL}\nfrom stepguard.cli.health_nodes import nodes\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\nsys.exit(nodes.main([], standalone_mode=False))\n"
     )
     environment = {**os.environ, "STEPGUARD_CONFIG": str(tmp_path / "stepguard.toml")}
