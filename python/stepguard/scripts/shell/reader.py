@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.scripts.origin import Origin
@@ -19,13 +20,16 @@ from stepguard.scripts.shell.oddities import without_oddities
 from stepguard.scripts.shell.tree import Statement
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node, Parser, Query
 
 _MAX_REPAIRS = 4
 _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
 _FEW_BYTES = 8 * 1024  # they are parsed a few times more
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
 _UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)")
+# A=1 B=2 on a line: tree-sitter-bash 0.25 takes what stands on the next ones for a part of the same command.
+_SEVERAL_ASSIGNED = re.compile(rb"[^\s;&|][ \t]+[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=")
+_TWO_LINES = "(command (variable_assignment) (variable_assignment)) @command"
 # $A/$B/c in one word: tree-sitter-bash 0.25 takes the second "$" for text and ends the word there; not ${A}/${B}/c.
 _BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d)")
 
@@ -54,6 +58,14 @@ def _parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
+@cache
+def _two_lines() -> Query:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Query(tree_sitter.Language(tree_sitter_bash.language()), _TWO_LINES)
+
+
 def read(data: bytes, origin: Origin | None = None) -> Reading:
     """Reads a script, or what is one inside of another, which stands in the file at `origin`."""
     end = readable_end(data)
@@ -76,6 +88,8 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
             break
         data = _without_line(data, _stumble(root))
         root = parse(data).root_node
+    if _SEVERAL_ASSIGNED.search(data) and (ended := _with_ended_assignments(data, root)) != data:
+        data, root = ended, parse(ended).root_node
     builder = Builder(data, origin)
     statements = builder.statements([root] if root.type == "ERROR" else root.children)
     return Reading(statements, broken_at if broken_at >= 0 else builder.left_out_at, tuple(builder.documents))
@@ -95,6 +109,20 @@ def _with_braces(data: bytes, origin: Origin) -> tuple[bytes, Origin]:
         return data, origin
     made += data[position:]
     return bytes(made), Origin(pieces, origin)
+
+
+def _with_ended_assignments(data: bytes, root: Node) -> bytes:
+    """Lines of several assignments with a ";" behind them, where the grammar has read on over the line's end."""
+    from tree_sitter import QueryCursor
+
+    made = bytearray(data)
+    for command in QueryCursor(_two_lines()).captures(root).get("command", ()):
+        parts = [child for child in command.children if child.type != "comment"]
+        for part, following in pairwise(parts):
+            behind = data[part.end_byte : following.start_byte].replace(b"\\\n", b"")
+            if part.type == "variable_assignment" and b"\n" in behind and behind[:1].isspace():
+                made[part.end_byte] = ord(";")
+    return bytes(made)
 
 
 def _known(found: re.Match[bytes]) -> bytes:
