@@ -31,24 +31,27 @@ def chain(shell: Shell, statement: Chain, stdin: Value) -> Value:
     left = statement.first
     printed = shell.step(left, stdin)
     decides = _is_question(left)
+    certain = _always_succeeds(left)
     for operator, right in statement.rest:
         if shell.scope.ended or not shell.budget.take(1):
             break
-        printed = _next(shell, right, decides or operator == "||", printed, stdin)
+        printed = _next(shell, right, (decides or operator == "||", certain), printed, stdin)
         decides = decides or _is_question(right)
+        certain = certain and _always_succeeds(right)
     return printed
 
 
-def _next(shell: Shell, right: Statement, decides: bool, printed: Value, stdin: Value) -> Value:
-    """The right side of && or ||; `decides`: whether it may not be reached."""
+def _next(shell: Shell, right: Statement, reached: tuple[bool, bool], printed: Value, stdin: Value) -> Value:
+    """The right side of && or ||; `reached`: whether it may not be, as one question decides; whether it is for sure."""
+    decides, certain = reached
     states = [shell.snapshot()]
     if decides:
         printed = (*printed, *_within(shell, (next(shell.branches), 0), lambda: shell.run((right,), stdin)))
     else:
         printed = (*printed, *shell.run((right,), stdin))
-    if decides or not shell.scope.ended:
-        # `cd there && X=1`: taken to succeed.
-        shell.scope.become([*states, shell.snapshot()] if decides else [shell.snapshot()])
+    # `cd there && X=1`: taken to succeed. `./done && exit`: not, or nothing would follow.
+    if decides or (shell.scope.ended and not certain):
+        shell.scope.become([*states, shell.snapshot()])
     return printed
 
 
@@ -161,6 +164,15 @@ def _condition(shell: Shell, statements: Sequence[Statement]) -> Taints:
         elif isinstance(statement, Test):
             taints |= taints_of(piece for word in statement.words for piece in shell.value(word))
     return computed(taints)
+
+
+def _always_succeeds(statement: Statement) -> bool:
+    """Whether what stands behind its && is reached."""
+    if isinstance(statement, Redirected):
+        return _always_succeeds(statement.body)
+    if isinstance(statement, Command) and statement.words and statement.words[0].parts:
+        return getattr(statement.words[0].parts[0], "text", "") in ("echo", "printf", "true", ":")
+    return False
 
 
 def _is_question(statement: Statement) -> bool:

@@ -57,7 +57,12 @@ class Builder:
             return ()
         self._depth += 1
         try:
-            return tuple(statement for node in nodes for statement in self._statement(node))
+            found: list[Statement] = []
+            for index, node in enumerate(nodes):
+                made = tuple(self._statement(node))
+                beside = made and index + 1 < len(nodes) and nodes[index + 1].type == "&"
+                found += (Group(made, True),) if beside else made
+            return tuple(found)
         finally:
             self._depth -= 1
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 _TEXT_FOLLOWS = re.compile(r"-[a-z]*[cs]")  # bash -lc TEXT, bash -s
+_DESCRIPTOR = re.compile(r"\{\w+\}")  # exec {fd}> file
 _STARTS_STEP = re.compile(
     r"(?:^|[;&|({\n]|\b(?:then|do|else|exec|time|nohup|sudo)\s)\s*(?:\S*/)?(?:srun|sbatch|salloc)\s"
 )
@@ -53,7 +54,7 @@ def found(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
 
 
 def exec_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    if len(fields) < 2:
+    if all(_DESCRIPTOR.fullmatch(field.text) for field in fields[1:]):
         return ()
     printed = wrapper(shell, "exec", fields, stdin, at)
     shell.scope.ended = True

@@ -198,7 +198,9 @@ def _source(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
             shell.scope.variables[variable] = (unknown(at, CLEAN, variable),)
         return ()
     content = shell.scope.files.get(name)
-    return shell.nested(content, None, stdin) if content else ()
+    printed = shell.nested(content, None, stdin) if content else ()
+    shell.scope.ended = False  # mostly by return
+    return printed
 
 
 def _stepguard(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:

@@ -270,6 +270,7 @@ class Shell:
         value = stdin
         for stage in statement.stages:
             value = _RUN[type(stage)](self, stage, value)
+            self.scope.ended = False  # each stage is a shell of its own
         return value
 
     def _group(self, statement: Group, stdin: Value) -> Value:
