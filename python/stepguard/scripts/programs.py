@@ -36,6 +36,15 @@ LAUNCHERS = frozenset(
      "rush", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx")
 )  # fmt: skip
 
+# Launchers that launch the program behind their own options; those of the second set take -m MODULE for it, too.
+PROGRAM_LAUNCHERS = frozenset(
+    ("aprun", "charmrun", "horovodrun", "ibrun", "jsrun", "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun",
+     "mpirun_rsh", "orterun", "prterun", "prun", "spark-submit")
+)  # fmt: skip
+MODULE_LAUNCHERS = frozenset(("accelerate", "colossalai", "composer", "deepspeed", "torchrun"))
+TAKES_TWO = frozenset(("mca", "gmca", "pmixmca", "prtemca", "env", "genv"))  # of mpirun
+TAKES_FILE = frozenset(("f", "files", "jars", "nodelist", "py-files", "x"))  # options whose value is no program
+
 # They tell nothing about which work a command line is; what they run does.
 INTERPRETERS = frozenset(
     ("accelerate", "apptainer", "bash", "deepspeed", "env", "exec", "nsys", "numactl", "python", "python2",
@@ -96,6 +105,28 @@ LAUNCHER_MODULES = re.compile(
     r"torch\.distributed\.(?:run|launch|launcher\S*)|accelerate\.\S+|deepspeed\.\S+|horovod\.runner\S*|colossalai\S*"
 )
 
+# Options of programs that start their own processes on the nodes (their manuals), by the name without its version.
+_PLACING_OPTIONS = {
+    "abaqus": re.compile(r"cpus"),
+    "abq": re.compile(r"cpus"),
+    "ansys": re.compile(r"machines|np"),
+    "ansysedt": re.compile(r"machinelist"),
+    "cfx5solve": re.compile(r"par-dist|part(?:ition)?"),
+    "comsol": re.compile(r"nn|nnhost|f"),
+    "fluent": re.compile(r"cnf|t"),
+    "mapdl": re.compile(r"machines|np"),
+    "starccm+": re.compile(r"on|np"),
+}
+
+# Options by which a program is tuned: no number of nodes in them says where it runs.
+TUNING = re.compile(
+    r"(?i)(?:^|[-_.+])(?:lr|learning[-_]rate|seed|\w*batch(?:[-_]?size)?|mbs|gbs|epochs?|\w*steps?|iters?|iterations"
+    r"|warmup\w*|\w*decay|momentum|accum\w*|grad\w*|dropout|temperature)(?:$|[-_.])"
+)
+
+# Keys of settings that describe a run.
+DESCRIBING_KEY = re.compile(r"(?i)run|job|trial|meta(?:data)?|info|version|group|created|started(?:_on)?|author")
+
 # Options whose value names or describes something, and decides nothing.
 NAMING = re.compile(
     r"(?i)(?:^|[-_.+])(?:name|names|log|logs|logdir|logging|out|output|outdir|outputs|error|err|tag|tags|project|comment"
@@ -107,7 +138,7 @@ NAMING = re.compile(
 DECIDING = re.compile(
     r"(?i)(?:^|[-_.+])(?:nnodes|num[-_]?nodes|n[-_]?nodes|nodes|node[-_]?count|master[-_]?\w*|rdzv[-_]?endpoint|head[-_]?\w*"
     r"|hosts?|host[-_]?file|machine[-_]?file|node[-_]?file|node[-_]?list|world[-_]?size|num[-_]?machines|main[-_]process\w*"
-    r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|address|server\w*|peers?|ip|\w*parallel[-_]size)(?:$|[-_.=])"
+    r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|addr(?:ess)?|server\w*|peers?|ip|\w*parallel[-_]size)(?:$|[-_.=])"
 )
 
 
@@ -119,3 +150,8 @@ def base(text: str) -> str:
 def is_python(name: str) -> bool:
     """Whether it is a Python interpreter."""
     return name.startswith(("python", "pypy")) and not name.endswith(".py")
+
+
+def placing_options(name: str) -> re.Pattern[str] | None:
+    """The options that say where the program runs, beyond those that DECIDING knows; None where there are none."""
+    return _PLACING_OPTIONS.get(name) or _PLACING_OPTIONS.get(name.rstrip("0123456789."))

@@ -15,6 +15,7 @@ from stepguard.scripts.programs import DECIDING
 from stepguard.scripts.python.program import Program
 from stepguard.scripts.python.things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
 from stepguard.scripts.shell import launching
+from stepguard.scripts.shell.arguments import is_name
 from stepguard.scripts.values import CLEAN, Array, Field, Taints, text_of
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _of_peers(thing: Thing, at: int) -> Taints:
     value = value_of(thing, at)
     if text_of(value).startswith("file:"):
         return CLEAN
-    return frozenset(taint for taint in taints_in(thing) if not (taint.is_count and launching.is_name(value)))
+    return frozenset(taint for taint in taints_in(thing) if not (taint.is_count and is_name(value)))
 
 
 def _is_connection(made: Call) -> bool:

@@ -8,17 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.facts import Job, Mention, Step, Use
-from stepguard.scripts.options import GUARD, CommandLine, Given, behind_equals, is_guard, parse
-from stepguard.scripts.programs import (
-    DECIDING,
-    INTERPRETERS,
-    LAUNCHER_MODULES,
-    LAUNCHERS,
-    NAMING,
-    base,
-    is_python,
-)
+from stepguard.scripts.options import GUARD, CommandLine, Given, is_guard, parse
+from stepguard.scripts.programs import INTERPRETERS, base, is_python
 from stepguard.scripts.shell import setup
+from stepguard.scripts.shell.arguments import deciding, is_launcher, is_name
 from stepguard.scripts.values import (
     MAX_TAINTS,
     UNKNOWN,
@@ -215,17 +208,16 @@ def _submitted(shell: Shell, script: Value, has_script: bool) -> None:
 def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """Any other program. What it is told decides where something runs if it is a launcher, or a task of a step."""
     name = base(fields[0].text)
-    launches = name in LAUNCHERS or _is_launcher_module(fields)
+    launches = is_launcher(fields)
     words = fields[1:]
     what = name if UNKNOWN not in name else "a program"
-    if launches or shell.in_step:
-        _arguments(shell, words, what, at, every=True, launches=launches)
+    every = launches or shell.in_step
+    for option, decided in deciding(fields, shell.scope.files, every):
+        use(shell, decided, f"{what} {option}" if option else f"an argument of {what}", at)
+    if every or is_python(name) or "/" in fields[0].text:
         environment(shell, what, at)
+    if every:
         use(shell, shell.control, f"how often {what} is called", at, softly=True)
-    else:
-        _arguments(shell, words, what, at, every=False)
-        if is_python(name) or "/" in fields[0].text:
-            environment(shell, what, at)
     shell.prepare(name, fields, at)
     taints = taints_of(stdin) | taints_of(piece for field in fields for piece in field.pieces)
     for field in words:
@@ -235,50 +227,6 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     if launches and taints_of(stdin) and name not in ("ssh", "rsh"):
         use(shell, taints_of(stdin), f"the input of {what}", at)
     return (unknown(at, taints),)
-
-
-def _is_launcher_module(fields: Sequence[Field]) -> bool:
-    texts = [field.text for field in fields]
-    if "-m" not in texts[:-1]:
-        return any(text.endswith(("torch/distributed/launch.py", "torch/distributed/run.py")) for text in texts)
-    return LAUNCHER_MODULES.fullmatch(texts[texts.index("-m") + 1]) is not None
-
-
-def _arguments(shell: Shell, words: Sequence[Field], what: str, at: int, every: bool, launches: bool = False) -> None:
-    """Judges a program's arguments; `every`: also those that stand alone."""
-    pending = ""
-    for field in words:
-        text = field.text
-        name, equals, _ = text.partition("=")
-        if equals and re.fullmatch(r"-{0,2}[\w.+@-]+", name):
-            option, value = name, behind_equals(field)
-            pending = ""
-        elif text.startswith("-") and len(text) > 1:
-            pending, option, value = text, text, field.pieces
-        else:
-            option, value, pending = pending, field.pieces, ""
-        taints = taints_of(value)
-        files = (key_of(value), key_of(value).lstrip("^@"))
-        content = next((shell.scope.files[file] for file in files if file in shell.scope.files), ())
-        if not taints and not content:
-            continue
-        bare = option.lstrip("-")
-        if bare and NAMING.search(bare) and not DECIDING.search(bare):
-            continue
-        if not every and not (bare and DECIDING.search(bare)):
-            continue
-        taints = frozenset(taint for taint in taints if not (taint.is_count and is_name(value)))
-        if not launches and bare and not DECIDING.search(bare):
-            # A program's own --lr or --batch-size: what is computed for it decides not where anything runs.
-            taints = frozenset(taint for taint in taints if not (taint.is_count and taint.computed))
-        told = f"{what} {option}".strip() if option else f"an argument of {what}"
-        use(shell, taints | taints_of(content), told, at)
-
-
-def is_name(value: Value) -> bool:
-    """Whether a number is only a part of a name: gpt-8n, runs/8/out."""
-    text = "".join(piece.text or "" for piece in value)
-    return any(char.isalpha() for char in text) and ":" not in text
 
 
 def environment(shell: Shell, what: str, at: int, named_in: str | None = None) -> None:
