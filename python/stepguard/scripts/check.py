@@ -101,6 +101,7 @@ def _walk(text: Source, reading: Reading, in_step: bool) -> tuple[list[Job], boo
     job = Job()
     job.directives, job.late_directives = directives.read_directives(list(directives.lines_of(text.data)))
     shell = Shell(job, Scope(), Budget(_MAX_STATEMENTS, _MAX_NESTED_BYTES), in_step)
+    shell.keeps_last_stage = text.keeps_last_stage
     try:
         whole = _gather(text, reading, job, shell)
     except RecursionError:

@@ -14,6 +14,7 @@ _SHEBANG = re.compile(rb"#!\s*(\S+)(?:[ \t]+(\S+))?(?:[ \t]+(\S+))?")
 BOM = b"\xef\xbb\xbf"
 _COMMAND = re.compile(rb"(?m)^[ \t]*[^#\s]")
 _OF_NO_INTEREST = re.compile(rb"(?m)^(?!#SBATCH[^\n]*--au)[^\n]+")
+_KEEPS_LAST_STAGE = re.compile(rb"(?:^|[/.])(?:zsh|m?ksh|pdksh|ksh93)[\d.-]*$")
 _SHELLS = re.compile(r"(?:r?ba|z|k|m?k|pdk|da|a)?sh(?:-?[\d.]+)?|ksh93|busybox")
 _NAMES = {
     "py": "python", "sh": "shell", "bash": "shell", "sbatch": "shell", "slurm": "shell", "zsh": "shell", "ksh": "shell",
@@ -42,6 +43,13 @@ class Source:
     @cached_property
     def _starts(self) -> list[int]:
         return [0, *(found.end() for found in re.finditer(rb"\n", self.data))]
+
+    @property
+    def keeps_last_stage(self) -> bool:
+        """Whether its shell runs the last command of a pipeline itself, so that `… | read NAME` sets a variable."""
+        found = _SHEBANG.match(self.data)
+        words = found.groups(b"") if found is not None else (self.name.encode("utf-8", "replace"),)
+        return any(_KEEPS_LAST_STAGE.search(word) for word in words)
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column, from 1; the column counts characters."""

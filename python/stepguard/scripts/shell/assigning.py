@@ -72,7 +72,13 @@ def declare(shell: Shell, statement: Command) -> None:
     flags = [field.text for field in shell.fields(statement.words)]
     given = {letter for flag in flags if flag.startswith("-") for letter in flag[1:]}
     exports = statement.declares == "export" or "x" in given
+    hides = statement.declares not in ("export", "readonly") and not given & set("fFgp")
+    for name in flags if hides else ():
+        if shell.hide(name):
+            shell.scope.variables[name] = ()
     for assignment in statement.assignments:
+        if hides:
+            shell.hide(assignment.name)
         if assignment.array is None and "n" in given and statement.declares != "export":
             _refer(shell, assignment)
             continue

@@ -48,6 +48,13 @@ def set_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     return ()
 
 
+def shopt(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    texts = [field.text for field in fields]
+    if "lastpipe" in texts:
+        shell.keeps_last_stage = "-s" in texts
+    return ()
+
+
 def shift(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if shell.scope.positional is not None:
         by = int(fields[1].text) if len(fields) > 1 and fields[1].text.isdecimal() and len(fields[1].text) < 4 else 1
@@ -152,13 +159,14 @@ def let(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 
 BUILTINS = {
-    **dict.fromkeys((":", "[", "cd", "false", "shopt", "sleep", "test", "true", "umask", "wait"), silent),
+    **dict.fromkeys((":", "[", "cd", "false", "sleep", "test", "true", "umask", "wait"), silent),
     "alias": alias,
     "unalias": unalias,
     "exit": end,
     "return": end,
     "set": set_,
     "shift": shift,
+    "shopt": shopt,
     "unset": unset,
     "export": export,
     "setenv": export,

@@ -69,6 +69,8 @@ class Shell:
         self.aliases: dict[str, Value] = {}
         self.inner_jobs: list[Job] = []
         self.called: set[str] = set()
+        self.keeps_last_stage = False  # … | read NAME sets this shell's own (zsh, ksh, shopt -s lastpipe)
+        self._locals: dict[str, tuple[Value | Array | None, bool]] | None = None  # what they hide, if it was exported
         self._depth = depth
         self._argument_ats: set[int] = set()  # where the words stand that the function was called with
         self.expander = Expander(self)
@@ -128,6 +130,22 @@ class Shell:
         if self.scope.exports_all:
             self.scope.exported.add(variable)
 
+    def hide(self, name: str) -> bool:
+        """Makes a variable one of the function that runs; whether it was none of it before."""
+        if self._locals is None or name in self._locals or not name.isidentifier():
+            return False
+        self._locals[name] = (self.scope.variables.get(name), name in self.scope.exported)
+        return True
+
+    def _uncover(self) -> None:
+        """Gives back what the variables of a function hid."""
+        for name, (value, exported) in (self._locals or {}).items():
+            self.scope.exported.discard(name)
+            self.scope.exported.update((name,) if exported else ())
+            self.scope.variables.pop(name, None)
+            if value is not None:
+                self.scope.variables[name] = value
+
     def nested(self, value: Value, shell: Shell | None = None, stdin: Value = _NOTHING) -> Value:
         """Runs text as a script: in this shell, or in `shell`."""
         shell = shell or self
@@ -185,12 +203,15 @@ class Shell:
         function = self.scope.functions[name]
         self.called.add(name)
         before, ats_before, references = self.scope.positional, self._argument_ats, self.scope.references
+        locals_before, self._locals = self._locals, {}
         self.scope.positional = tuple(arguments)
         self._argument_ats = {piece.at for field in arguments for piece in field.pieces}
         # A recursion adds nothing.
         del self.scope.functions[name]
         printed = self.run(function.body, stdin)
         self.scope.functions.setdefault(name, function)
+        self._uncover()
+        self._locals = locals_before
         self.scope.positional, self._argument_ats, self.scope.references = before, ats_before, references
         self.scope.ended = False
         return printed
@@ -268,9 +289,10 @@ class Shell:
 
     def _pipeline(self, statement: Pipeline, stdin: Value) -> Value:
         value = stdin
-        for stage in statement.stages:
-            value = _RUN[type(stage)](self, stage, value)
-            self.scope.ended = False  # each stage is a shell of its own
+        last = len(statement.stages) - 1
+        for index, stage in enumerate(statement.stages):
+            run = partial(_RUN[type(stage)], self, stage, value)
+            value = run() if not last or (index == last and self.keeps_last_stage) else self.aside(run)
         return value
 
     def _group(self, statement: Group, stdin: Value) -> Value:
@@ -280,13 +302,14 @@ class Shell:
 
     def aside(self, action: Callable[[], Value]) -> Value:
         """Runs something whose changes are its own, but for the files."""
-        kept = self.scope
+        kept, kept_locals = self.scope, self._locals
         self.scope = self.snapshot()
+        self._locals = None if kept_locals is None else dict(kept_locals)
         try:
             return action()
         finally:
             kept.files = self.scope.files
-            self.scope = kept
+            self.scope, self._locals = kept, kept_locals
 
     def snapshot(self) -> Scope:
         """The scope as it is now. With many variables that is work, too."""
