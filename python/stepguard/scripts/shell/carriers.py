@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 _TEXT_FOLLOWS = re.compile(r"-[a-z]*[cs]")  # bash -lc TEXT, bash -s
+_CONDA_TAKES_VALUE = ("-n", "--name", "-p", "--prefix", "--cwd")  # of conda run (23.1 to 25.5)
 _DESCRIPTOR = re.compile(r"\{\w+\}")  # exec {fd}> file
 _STARTS_STEP = re.compile(
     r"(?:^|[;&|({\n]|\b(?:then|do|else|exec|time|nohup|sudo)\s)\s*(?:\S*/)?(?:srun|sbatch|salloc)\s"
@@ -44,6 +45,16 @@ def wrapper(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: 
             return found(shell, fields[position:], stdin, at)
         position += 2 if fields[position].text in takes else 1
     position += before
+    return shell.start(fields[position:], stdin, at) if position < len(fields) else ()
+
+
+def conda(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """conda run [OPTIONS] COMMAND; what else conda does is on this host alone."""
+    if [field.text for field in fields[1:2]] != ["run"]:
+        return program(shell, fields, stdin, at)
+    position = 2
+    while position < len(fields) and fields[position].text.startswith("-"):
+        position += 2 if fields[position].text in _CONDA_TAKES_VALUE else 1
     return shell.start(fields[position:], stdin, at) if position < len(fields) else ()
 
 

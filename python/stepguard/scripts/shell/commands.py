@@ -11,7 +11,7 @@ from stepguard.scripts.options import behind_equals, is_guard
 from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, WRAPPERS, base
 from stepguard.scripts.shell import launching
 from stepguard.scripts.shell.builtins import BUILTINS
-from stepguard.scripts.shell.carriers import exec_, found, look_for_option, parallel, program, wrapper, xargs
+from stepguard.scripts.shell.carriers import conda, exec_, found, look_for_option, parallel, program, wrapper, xargs
 from stepguard.scripts.shell.tools import TOOLS, everything, named_within, tool
 from stepguard.scripts.values import (
     CLEAN,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _RESIZE_SCRIPT = re.compile(r"resize\.sh$")
 _NAMED_SRUN = re.compile(r"(?i)(?:^|_)srun(?:_(?:cmd|command|bin|exe|path))?$")  # $SRUN, of the caller's environment
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_TAKES_SETTING = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")  # bash -euo pipefail
+_PYTHON_SOURCE = re.compile(r"-|-[a-zA-Z]*[cm]")  # python -uc CODE
 # What slurm_job_N_resize.sh sets (scontrol, 22.05 to 26.05).
 _REFRESHED = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 _PRINTING = frozenset(
@@ -164,6 +166,8 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
             return _finished(shell, child, child.nested(fields[index + 1].pieces, child, stdin))
         if text == "-s":
             break
+        if _TAKES_SETTING.fullmatch(fields[index - 1].text):
+            continue
         if text and not text.startswith(("-", "+")):
             content = shell.scope.files.get(key_of(field.pieces))
             if content is not None and _is_script(content):
@@ -214,16 +218,13 @@ def _stepguard(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> 
 
 def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """python -c CODE, a program on stdin, or a file."""
-    texts = [field.text for field in fields]
-    code: Value = ()
-    if "-c" in texts[1:-1]:
-        index = texts.index("-c") + 1
-        code = fields[index].pieces
-        inputs = taints_of(stdin) | taints_of(piece for field in fields[index:] for piece in field.pieces)
-    elif all(text.startswith("-") for text in texts[1:2]) and texts[1:2] != ["-m"] and "-m" not in texts and stdin:
-        code, inputs = stdin, taints_of(stdin)
-        if len([text for text in texts[1:] if not text.startswith("-")]):
-            inputs |= taints_of(piece for field in fields for piece in field.pieces)
+    index, text = _source_of_python(fields)
+    if text == "-c" and index + 1 < len(fields):
+        code = fields[index + 1].pieces
+        inputs = taints_of(stdin) | taints_of(piece for field in fields[index + 1 :] for piece in field.pieces)
+    elif text in ("", "-") and stdin:
+        code = stdin
+        inputs = taints_of(stdin) | taints_of(piece for field in fields[index + 1 :] for piece in field.pieces)
     else:
         return program(shell, fields, stdin, at)
     from stepguard.scripts.python.inline import printed_by
@@ -231,11 +232,25 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     return (unknown(at, inputs | printed_by(shell, code)),)
 
 
+def _source_of_python(fields: Sequence[Field]) -> tuple[int, str]:
+    """Where Python's own options end: at -c, -m, - or a file ("" where there is nothing of it)."""
+    position = 1
+    while position < len(fields):
+        field = fields[position]
+        if _PYTHON_SOURCE.fullmatch(field.text):
+            return position, f"-{field.text[-1]}" if len(field.text) > 1 else "-"
+        if not field.text.startswith("-") and not field.is_unknown and not field.maybe:
+            return position, field.text
+        position += 2 if field.text in ("-W", "-X") else 1
+    return position, ""
+
+
 _HANDLERS: dict[str, Handler] = {
     **BUILTINS,
     **TOOLS,
     "exec": exec_,
     "which": found,
+    "conda": conda,
     "env": _env,
     "eval": _eval,
     "source": _source,
