@@ -13,7 +13,8 @@ class Step(NamedTuple):
     """An srun that starts a step. `at` is where srun stands, `option_at` where its --auto-resume does (-1 without).
 
     `guard` is "1", "0", "" (no option), "?" (a value that is not known) or another value; `conditional` whether the
-    option is there on some paths only. `program` are the words that tell what runs. `options`: long name → value.
+    option is there on some paths only, `at_times_plain` whether the step was met with and without it. `program` are
+    the words that tell what runs. `options`: long name → value.
     """
 
     at: int
@@ -26,6 +27,7 @@ class Step(NamedTuple):
     is_het: bool
     setup: str
     is_misplaced: bool
+    at_times_plain: bool = False
 
 
 class Mention(NamedTuple):

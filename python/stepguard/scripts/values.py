@@ -234,6 +234,17 @@ def split(value: Value, parts: re.Pattern[str] = WORDS) -> Iterator[Field]:
         yield Field(tuple(here))
 
 
+def readings(value: Value) -> list[Value]:
+    """The values without choices that it may be; nothing where they are too many."""
+    made: list[Value] = [()]
+    for piece in value:
+        tails = [tail for choice in piece.choices for tail in readings(choice)] if piece.choices else [(piece,)]
+        made = [(*head, *tail) for head in made for tail in tails]
+        if len(made) > _MAX_CHOICES:
+            return []
+    return list(dict.fromkeys(made))
+
+
 def is_word_or_nothing(value: Value) -> bool:
     """Whether it is one of several words, or none, but never two."""
     return len(value) == 1 and bool(value[0].choices) and all(len(list(split(one))) < 2 for one in value[0].choices)

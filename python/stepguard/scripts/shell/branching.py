@@ -15,13 +15,12 @@ from stepguard.scripts.shell.tree import (
     For,
     If,
     Loop,
-    Parameter,
     Pipeline,
     Redirected,
     Statement,
     Test,
 )
-from stepguard.scripts.values import CLEAN, Array, Field, Piece, Taints, Value, computed, split, taints_of, unknown
+from stepguard.scripts.values import CLEAN, Piece, Taints, Value, computed, taints_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -64,30 +63,14 @@ def _within(shell: Shell, place: tuple[int, int], action: Callable[[], Value]) -
         shell.branch = before
 
 
-def alternatives(shell: Shell, statement: Command) -> list[list[Field]]:
-    """What $CMD x may be where CMD holds one of several commands; nothing where it is one, with other words maybe."""
-    part = statement.words[0].parts[0] if statement.words[0].parts else None
-    if not isinstance(part, Parameter) or part.quoted or part.operator or len(statement.words[0].parts) > 1:
-        return []
-    value = shell.scope.variables.get(part.name)
-    if not value or isinstance(value, Array) or len(value) > 1:
-        return []
-    commands = [list(split(tuple(p._replace(quoted=False, used_at=part.at) for p in one))) for one in value[0].choices]
-    names = {fields[0].text if fields else "" for fields in commands}
-    if len(names) < 2 or "" in names:
-        return []
-    behind = shell.fields(statement.words[1:])
-    return [[*fields, *behind] for fields in commands]
-
-
-def any_of(shell: Shell, actions: Sequence[Callable[[], Value]]) -> Value:
-    """Does one of several things, nobody knows which."""
+def any_of(shell: Shell, actions: Sequence[Callable[[], Value]], apart: bool) -> Value:
+    """Does one of several things, nobody knows which; `apart`: as in the arms of an if, else it is one thing anyway."""
     printed: list[Piece] = []
     states: list[Scope] = []
     before = shell.snapshot()
     number = next(shell.branches)
     for arm, action in enumerate(actions):
-        printed += _within(shell, (number, arm), action)
+        printed += _within(shell, (number, arm), action) if apart else action()
         states.append(shell.snapshot())
         shell.scope.become([before.copy()])
     shell.scope.become(states)

@@ -21,6 +21,7 @@ from stepguard.scripts.values import (
     flat,
     is_word_or_nothing,
     join,
+    readings,
     split,
     taints_of,
     text_of,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 _MAX_FIELDS = 2048  # of a command
+_MAX_COMMANDS = 8  # that one may be
 _DEFAULTS = (":-", "-", ":=", "=")
 _ALTERNATIVES = (":+", "+")
 _ALL = ("@", "*")
@@ -54,6 +56,37 @@ class Expander:
                 found.extend(self._fields(word))
         self._shell.budget.take(len(found) >> 3)
         return found[:_MAX_FIELDS]
+
+    def commands(self, words: Sequence[Word]) -> list[list[Field]]:
+        """The fields of a command's words; several times where a variable holds one of several commands, or of several
+        words for one."""
+        made: list[list[Field]] = [[]]
+        since = 0
+        for index, word in enumerate(words):
+            tails = self._readings(word, index == 0)
+            if len(made) < len(made) * len(tails) <= _MAX_COMMANDS:
+                before = self.fields(words[since:index])
+                made = [[*head, *before, *tail] for head in made for tail in tails]
+                since = index + 1
+        behind = self.fields(words[since:])
+        self._shell.budget.take(len(made) >> 1)
+        return [[*head, *behind][:_MAX_FIELDS] for head in made]
+
+    def _readings(self, word: Word, is_name: bool) -> list[list[Field]]:
+        """What $A may be: where it is one of several commands, or one of several lists of words; else nothing."""
+        part = word.parts[0] if len(word.parts) == 1 else None
+        if not isinstance(part, Parameter) or part.quoted or _quotes_default(part):
+            return []
+        held = self._shell.scope.variables.get(part.name, ())
+        if part.operator not in _DEFAULTS and (isinstance(held, Array) or not any(piece.choices for piece in held)):
+            return []
+        value = self._parameter(part)
+        if isinstance(value, Array) or not any(piece.choices for piece in value):
+            return []
+        found = [list(split(self._expanded(one, part))) for one in readings(value)]
+        names = {fields[0].text if fields else "" for fields in found}
+        several = any(len(fields) > 1 for fields in found)
+        return found if several or (is_name and not part.operator and len(names) > 1 and "" not in names) else []
 
     def value(self, word: Word) -> Value:
         """A word that is not split: of an assignment, a here-document, a file's name."""
@@ -129,10 +162,12 @@ class Expander:
     def _expanded(self, value: Value, part: Parameter) -> Value:
         # An argument is looked for where the function is called, whatever variable it is in meanwhile.
         is_argument, quoted = self._shell.is_argument, part.quoted
+        within = not _quotes_default(part)
         return tuple(
             piece._replace(
                 quoted=quoted or (piece.quoted and piece.text == ""),
                 used_at=piece.used_at if is_argument(piece) else part.at,
+                choices=tuple(self._expanded(one, part) for one in piece.choices) if within else piece.choices,
             )
             for piece in value
         )
@@ -240,6 +275,11 @@ class Expander:
             # Mostly the caller's wish; what is written here is what it is without one.
             return (Piece(None, part.at, False, taints_of(default), ((unknown(part.at, CLEAN, part.name),), default)),)
         return join(value, default)
+
+
+def _quotes_default(part: Parameter) -> bool:
+    """${A:-"x y"}, which is one word."""
+    return part.argument is not None and any(one.quoted for one in part.argument.parts)
 
 
 def _start(part: Parameter) -> int:

@@ -120,9 +120,9 @@ def _note(shell: Shell, step: Step, option: Given | None) -> None:
     """A step that is met again, in a function that is called twice, is one step."""
     before = shell.job.steps.get(step.at)
     if before is not None:
-        one_is_plain = (before.guard in ("", "0")) != (step.guard in ("", "0"))
+        plain = before.at_times_plain or (before.guard in ("", "0")) != (step.guard in ("", "0"))
         kept = before if before.guard not in ("", "0") else step
-        step = kept._replace(conditional=(before.conditional and step.conditional) or one_is_plain)
+        step = kept._replace(conditional=(before.conditional and step.conditional) or plain, at_times_plain=plain)
     shell.job.steps[step.at] = step
 
 

@@ -246,14 +246,16 @@ class Shell:
             for assignment in statement.assignments:
                 assigning.assign(self, assignment)
             return ()
-        possible = branching.alternatives(self, statement) or [self.fields(statement.words)]
+        possible = self.expander.commands(statement.words)
         given: dict[str, Value] = {}
         for assignment in statement.assignments:
             given[assignment.name] = carried(assignment.name, self.value(assignment.value))
         if len(possible) == 1:
             return commands.run(self, possible[0], given, stdin, statement.at) if possible[0] else ()
         run = partial(commands.run, self, given=given, stdin=stdin, at=statement.at)
-        return branching.any_of(self, [partial(run, fields) for fields in possible])
+        names = {fields[0].text if fields else "" for fields in possible}
+        ways = [partial(run, fields) if fields else tuple for fields in possible]
+        return branching.any_of(self, ways, apart=len(names) > 1)
 
     def _redirected(self, statement: Redirected, stdin: Value) -> Value:
         targets: list[str] = []
