@@ -31,7 +31,8 @@ class Step(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """--auto-resume where it is no option of srun: `place` is directive, sbatch, salloc, program, command, variable."""
+    """--auto-resume where it is no option of srun: `place` is directive, sbatch, salloc, command, variable, program,
+    or argument (of a program whose step is guarded)."""
 
     at: int
     place: str

@@ -83,6 +83,7 @@ def _misplaced(mention: Mention) -> Judgement:
         "sbatch": "sbatch refuses --auto-resume: it guards one step and belongs on its srun",
         "salloc": "salloc refuses --auto-resume: it guards one step and belongs on its srun",
         "program": "--auto-resume stands behind the program's name and is its argument; the step is not guarded",
+        "argument": "--auto-resume stands behind the program's name, too, and is its argument there",
         "command": "--auto-resume is an option of srun; another command does not know it",
         "variable": "the option's own variable is set by hand, which refuses every srun in the job",
     }[mention.place]

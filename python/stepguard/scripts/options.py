@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepguard.scripts.values import Field, Piece, Value
+from stepguard.scripts.values import UNKNOWN, Field, Piece, Value, texts_of
 from stepguard.slurm.srun_options import ALIASES, OPTIONS
 
 GUARD = "auto-resume"
@@ -48,6 +48,15 @@ class CommandLine(NamedTuple):
 
     def has(self, name: str) -> bool:
         return any(given.name == name for given in self.options)
+
+
+def exported_by(line: CommandLine) -> frozenset[str] | None:
+    """Which variables srun or sbatch hand on by --export, beside Slurm's; None where it is all, or may be."""
+    given = line.last("export")
+    if given is None or given.maybe:
+        return None
+    names = {part.partition("=")[0].strip() for text in texts_of(given.value) for part in text.split(",")}
+    return None if "ALL" in names or any(UNKNOWN in name for name in names) else frozenset(names)
 
 
 def is_guard(text: str) -> bool:

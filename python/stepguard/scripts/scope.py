@@ -4,6 +4,7 @@ may go on."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from stepguard.scripts.shell.tree import Function
@@ -55,6 +56,11 @@ class Scope:
         """What a program that is started gets: the exported variables."""
         visible = {name: self.variables[name] for name in self.exported if name in self.variables}
         return Scope(visible, set(self.exported), dict(self.functions), {}, dict(self.files), ())
+
+    def keep_exported(self, names: Collection[str]) -> None:
+        """Leaves of what a program gets these variables, and those of Slurm, which srun and sbatch set anew."""
+        self.exported = {name for name in self.exported if name in names or name.startswith("SLURM_")}
+        self.variables = {name: value for name, value in self.variables.items() if name in self.exported}
 
     def become(self, states: list[Scope]) -> None:
         """Goes on from whichever of the states was reached."""

@@ -84,3 +84,25 @@ def test_options_of_solvers(command: str, expected: list[str]) -> None:
 def test_key_in_a_file_of_settings(line: str, expected: list[str]) -> None:
     command = f"cat > c.yaml <<EOF\nseed: 1\n{line}\nEOF\nsrun --auto-resume=1 python x.py --config c.yaml"
     assert severities(command) == expected
+
+
+@pytest.mark.parametrize(
+    "calculation",
+    [
+        'python3 -c "print(0.1*$SLURM_NNODES)"',
+        "python3 -c \"import os; print(int(os.environ['SLURM_NNODES']) / 2)\"",
+        'perl -e "print 0.1*$SLURM_NNODES"',
+        "perl -e 'print 0.1*$ENV{SLURM_NNODES}'",
+        'awk "BEGIN{print 0.1*$SLURM_NNODES}"',
+        "awk -v n=$SLURM_NNODES 'BEGIN{print n * 8}'",
+        "echo $SLURM_NNODES | awk '{print $1*8}'",
+    ],
+)
+def test_number_that_a_one_liner_calculates(calculation: str) -> None:
+    assert severities(f"N=$({calculation})\nsrun --auto-resume=1 python x.py --cells $N") == []
+    assert severities(f"N=$({calculation})\nsrun --auto-resume=1 torchrun --nnodes $N x.py") == ["warning"]
+
+
+def test_number_that_a_one_liner_only_prints() -> None:
+    body = 'N=$(python3 -c "print($SLURM_NNODES)")\nsrun --auto-resume=1 torchrun --nnodes $N x.py'
+    assert severities(body) == ["error"]

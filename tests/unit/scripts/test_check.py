@@ -154,3 +154,27 @@ def test_line_that_is_not_understood_is_named_and_left_out(broken: bytes) -> Non
     report = check("a.sh", HEAD + lines + broken + b"\n" + lines + STALE + b"\n" + lines)
     assert (report.parse, report.unread_line) == ("partial", 9)
     assert kinds(report) == [("stale-nodelist", 16)]
+
+
+@pytest.mark.parametrize(
+    "command", ["srun -N1 srun --auto-resume=1 x", "srun -N1 env A=1 /usr/bin/srun --auto-resume=1 x"]
+)
+def test_option_of_an_inner_srun_is_not_misplaced(command: str) -> None:
+    report = check("a.sh", HEAD + command.encode() + b"\n")
+    assert "misplaced-auto-resume" not in [kind for kind, _ in kinds(report)]
+    assert [step.line for step in report.guarded_steps] == [3]
+
+
+@pytest.mark.parametrize(("options", "is_said"), [("", True), ("--auto-resume=0", True), ("--auto-resume=1", False)])
+def test_misplaced_option_says_that_the_step_is_not_guarded_where_it_is_not(options: str, is_said: bool) -> None:
+    report = check("a.sh", HEAD + f"srun {options} ./a --auto-resume=1\n".encode())
+    (finding,) = [finding for finding in report.findings if finding.rule.id == "SG101"]
+    assert ("the step is not guarded" in finding.message) is is_said
+
+
+@pytest.mark.parametrize(
+    "command", ['"$SRUN"', 'unset SRUN; "$SRUN"', '"$LAUNCH" -l', '"$SLURM_BIN/srun"', 'nice "$RUN"']
+)
+def test_command_that_is_not_known_is_srun_where_it_has_the_option(command: str) -> None:
+    report = check("a.sh", HEAD + f"{command} --auto-resume=1 ./a\n".encode())
+    assert (kinds(report), [step.line for step in report.guarded_steps]) == ([], [3])

@@ -59,3 +59,24 @@ def test_variable_that_gets_out(body: str) -> None:
 @pytest.mark.parametrize("shell", ["/bin/ksh", "/usr/bin/env zsh"])
 def test_last_stage_of_other_shells(shell: str) -> None:
     assert stale("echo NODES | read host; ssh $host x", shell) == [1]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("srun --export=NONE python x.py", []),
+        ("srun --export=PATH,HOME python x.py", []),
+        ("srun --export=NONE bash -c 'ssh $MASTER_ADDR x'", []),
+        ("env -i PATH=/bin python x.py", []),
+        ("env -u MASTER_ADDR python x.py", []),
+        ("sbatch --export=NONE --wrap 'srun --auto-resume=1 python x.py'", []),
+        ("srun --export=ALL,A=1 python x.py", [1]),
+        ("srun --export=PATH,MASTER_ADDR python x.py", [1]),
+        ("srun --export=$WHICH python x.py", [1]),
+        ("env -i MASTER_ADDR=$MASTER_ADDR python x.py", [1]),
+        ("env -u PATH python x.py; python y.py", [1]),
+        ("env -i true; python x.py", [1]),
+    ],
+)
+def test_variable_that_a_program_gets(start: str, expected: list[int]) -> None:
+    assert stale(f"export MASTER_ADDR=NODES; {start}; unset MASTER_ADDR") == expected

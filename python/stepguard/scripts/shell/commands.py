@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts.options import behind_equals, is_guard
+from stepguard.scripts.options import GUARD, behind_equals, is_guard, parse
 from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, WRAPPERS, base
 from stepguard.scripts.shell import launching
 from stepguard.scripts.shell.builtins import BUILTINS
 from stepguard.scripts.shell.carriers import conda, exec_, found, look_for_option, parallel, program, wrapper, xargs
-from stepguard.scripts.shell.tools import TOOLS, everything, named_within, tool
+from stepguard.scripts.shell.tools import TOOLS, calculated, everything, named_within, tool
 from stepguard.scripts.values import (
     CLEAN,
     UNKNOWN,
@@ -23,6 +23,7 @@ from stepguard.scripts.values import (
     key_of,
     split,
     taints_of,
+    text_of,
     unknown,
 )
 from stepguard.scripts.variables import INHERITED
@@ -73,7 +74,7 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     content = shell.scope.files.get(key_of(fields[0].pieces)) if shell.scope.files else None
     if content is not None and _is_script(content):
         return _script(shell, content, fields[1:], stdin)
-    if UNKNOWN in name or (fields[0].maybe and not name.endswith("srun")):
+    if not name or UNKNOWN in base(name) or (fields[0].maybe and not name.endswith("srun")):
         return _open(shell, fields, stdin, at)
     if name in shell.aliases and not fields[0].pieces[0].quoted:
         return _aliased(shell, name, fields, stdin, at)
@@ -96,7 +97,7 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         shell.prepare(name, fields, at)
         return tool(shell, fields, stdin, at)
     printed = program(shell, fields, stdin, at)
-    return (*printed, *_read_by_code(shell, fields, at)) if name in CODE_RUNNERS else printed
+    return _by_code(shell, fields, stdin, printed, at) if name in CODE_RUNNERS else printed
 
 
 def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -107,17 +108,18 @@ def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at:
     return printed
 
 
-def _read_by_code(shell: Shell, fields: Sequence[Field], at: int) -> Value:
-    """What perl -e CODE and its like read from the environment."""
+def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value, at: int) -> Value:
+    """What perl -e CODE and its like print; they read the environment, too."""
     code = " ".join(field.text for field in fields[1:])
     launching.environment(shell, fields[0].text, at, named_in=code)
-    taints = taints_of(unknown(at, named_within(field)) for field in fields[1:])
-    return (unknown(at, taints),) if taints else ()
+    taints = taints_of(printed) | taints_of(unknown(at, named_within(field)) for field in fields[1:])
+    return (unknown(at, calculated(code, text_of(stdin), taints)),)
 
 
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """A command whose name is not known: what stands behind it may be the command ($TIMER srun …)."""
-    if _NAMED_SRUN.search(fields[0].pieces[0].label):
+    label = fields[0].pieces[0].label if fields[0].pieces else ""
+    if _NAMED_SRUN.search(label) or parse(fields[1:]).has(GUARD):  # no other program has the option
         return launching.srun(shell, fields, stdin, at)
     for index, field in enumerate(fields[1:], 1):
         if base(field.text) in _HANDLERS or base(field.text) in WRAPPERS:
@@ -133,18 +135,29 @@ def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
 
 def _env(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     given: dict[str, Value] = {}
+    exported = shell.scope.exported
+    left = exported
     position = 1
     while position < len(fields):
         text = fields[position].text
-        if text.startswith("-") and not text.startswith("--auto"):
-            position += 2 if text in ("-u", "-C", "-S") else 1
-        elif _ASSIGNED.match(text):
-            name = text.partition("=")[0]
-            given[name] = behind_equals(fields[position])
+        if text in ("-", "-i", "--ignore-environment"):
+            left = set()
+        elif text in ("-u", "--unset", "-C", "--chdir", "-S") and position + 1 < len(fields):
             position += 1
-        else:
+            left = left - {fields[position].text} if "u" in text else left
+        elif text.startswith(("-u", "--unset=")):
+            left = left - {text.removeprefix("--unset=").removeprefix("-u")}
+        elif _ASSIGNED.match(text):
+            given[text.partition("=")[0]] = behind_equals(fields[position])
+        elif not text.startswith("-") or text.startswith("--auto"):
             break
-    return run(shell, fields[position:], given, stdin, at) if position < len(fields) else everything(at)
+        position += 1
+    if position >= len(fields):
+        return everything(at)
+    shell.scope.exported = left
+    printed = run(shell, fields[position:], given, stdin, at)
+    shell.scope.exported = exported
+    return printed
 
 
 def _eval(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -229,7 +242,7 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
         return program(shell, fields, stdin, at)
     from stepguard.scripts.python.inline import printed_by
 
-    return (unknown(at, inputs | printed_by(shell, code)),)
+    return (unknown(at, calculated(text_of(code), "", inputs | printed_by(shell, code))),)
 
 
 def _source_of_python(fields: Sequence[Field]) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.facts import Job, Mention, Step, Use
-from stepguard.scripts.options import GUARD, CommandLine, Given, is_guard, parse
+from stepguard.scripts.options import GUARD, CommandLine, Given, exported_by, is_guard, parse
 from stepguard.scripts.programs import INTERPRETERS, base, is_python
 from stepguard.scripts.shell import setup
 from stepguard.scripts.shell.arguments import deciding, is_launcher, is_name
@@ -67,7 +67,7 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         return (unknown(at),)
     taints = _options(shell, line, "srun", at)
     guard, conditional, option = _guard(line)
-    misplaced = [field for field in line.program[1:] if is_guard(field.text) and "=" in field.text]
+    misplaced = [field for field in _own_words(line.program) if is_guard(field.text) and "=" in field.text]
     step = Step(
         at,
         guard,
@@ -83,10 +83,12 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     shell.job.starts_step = True
     _note(shell, step, option)
     for field in misplaced:
-        mention(shell, shown_at(field), "program", field.text.partition("=")[2])
+        place = "program" if guard in ("", "0") else "argument"
+        mention(shell, shown_at(field), place, field.text.partition("=")[2])
     child = shell.child(in_step=True)
     child.guarded_step = guard not in ("", "0")
     child.scope.positional = ()
+    _hand_on(child, line)
     printed: Value = ()
     mentions = len(shell.job.mentions)
     if line.program:
@@ -95,6 +97,19 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         if len(shell.job.mentions) > mentions:
             shell.job.steps[at] = shell.job.steps[at]._replace(is_misplaced=True)
     return (*printed, unknown(at, taints)) if taints or not printed else printed
+
+
+def _hand_on(child: Shell, line: CommandLine) -> None:
+    """Leaves a new process the variables that --export hands on."""
+    names = exported_by(line)
+    if names is not None:
+        child.scope.keep_exported(names)
+
+
+def _own_words(program: Sequence[Field]) -> Sequence[Field]:
+    """The words behind the program's name, up to another srun, which has its own."""
+    inner = (index for index, field in enumerate(program) if base(field.text) == "srun")
+    return program[1 : next(inner, len(program))]
 
 
 def _guard(line: CommandLine) -> tuple[str, bool, Given | None]:
@@ -179,17 +194,17 @@ def sbatch(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
         return ()
     wrapped = line.last("wrap")
     if wrapped is not None:
-        _submitted(shell, wrapped.value, has_script=False)
+        _submitted(shell, line, wrapped.value, has_script=False)
     elif line.program:
         content = shell.scope.files.get(key_of(line.program[0].pieces))
         if content:
-            _submitted(shell, content, has_script=True)
+            _submitted(shell, line, content, has_script=True)
     elif stdin:
-        _submitted(shell, stdin, has_script=True)
+        _submitted(shell, line, stdin, has_script=True)
     return (unknown(at),)
 
 
-def _submitted(shell: Shell, script: Value, has_script: bool) -> None:
+def _submitted(shell: Shell, line: CommandLine, script: Value, has_script: bool) -> None:
     """A job script within the script."""
     from stepguard.scripts.directives import read_directives
 
@@ -198,6 +213,7 @@ def _submitted(shell: Shell, script: Value, has_script: bool) -> None:
     shell.inner_jobs.append(job)
     child = shell.child(in_step=False, job=job)
     child.scope.functions.clear()
+    _hand_on(child, line)
     child.nested(script, child)
     shell.whole = shell.whole and child.whole
 

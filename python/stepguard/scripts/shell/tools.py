@@ -11,6 +11,7 @@ from stepguard.scripts.programs import base
 from stepguard.scripts.values import (
     CLEAN,
     MAX_FIELDS,
+    UNKNOWN,
     Array,
     Field,
     Piece,
@@ -119,9 +120,24 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
     if name in ("wc", "nl") or (name == "grep" and any(field.text in ("-c", "-cv", "-vc") for field in fields)):
         taints = counted(taints)
-    elif name in ("seq", "expr", "bc"):
+    elif name in ("seq", "expr", "bc", "dc"):
         taints = computed(taints)
+    elif name in ("awk", "gawk", "mawk", "nawk", "jq"):
+        taints = calculated("\n".join(field.text for field in fields[1:]), "", taints)
     return (unknown(at, taints),)
+
+
+# An operator between two operands, or a function of numbers, in awk, perl, Python and their like.
+_ARITHMETIC = re.compile(
+    rf"[\w\])}}{UNKNOWN}]\s*(?:\*\*?|//?|%|\+|-)\s*[\w($.{UNKNOWN}]|\b(?:sqrt|log2?|pow|max|min)\("
+)
+
+
+def calculated(code: str, code_on_stdin: str, taints: Taints) -> Taints:
+    """The taints of what a one-liner prints: a number that it calculates with is another one."""
+    if not (_ARITHMETIC.search(code) or _ARITHMETIC.search(code_on_stdin)):
+        return taints
+    return frozenset(taint._replace(computed=True) if taint.is_count else taint for taint in taints)
 
 
 _READS_ENVIRONMENT = re.compile(r"(?:environ|env|ENVIRON|ENV)\W{1,4}(SLURM_\w+)")
