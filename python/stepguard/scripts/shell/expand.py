@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MAX_FIELDS = 2048  # of a command
 _MAX_COMMANDS = 8  # that one may be
+_MAX_WORDS = 256  # of one that may be several
 _DEFAULTS = (":-", "-", ":=", "=")
 _ALTERNATIVES = (":+", "+")
 _ALL = ("@", "*")
@@ -63,13 +64,14 @@ class Expander:
         made: list[list[Field]] = [[]]
         since = 0
         for index, word in enumerate(words):
-            tails = self._readings(word, index == 0)
+            may_be_several = 2 * len(made) <= _MAX_COMMANDS and len(words) <= _MAX_WORDS
+            tails = self._readings(word, index == 0) if may_be_several else []
             if len(made) < len(made) * len(tails) <= _MAX_COMMANDS:
                 before = self.fields(words[since:index])
                 made = [[*head, *before, *tail] for head in made for tail in tails]
                 since = index + 1
         behind = self.fields(words[since:])
-        self._shell.budget.take(len(made) >> 1)
+        self._shell.budget.take(4 * (len(made) - 1))
         return [[*head, *behind][:_MAX_FIELDS] for head in made]
 
     def _readings(self, word: Word, is_name: bool) -> list[list[Field]]:
