@@ -50,13 +50,23 @@ class CommandLine(NamedTuple):
         return any(given.name == name for given in self.options)
 
 
-def exported_by(line: CommandLine) -> frozenset[str] | None:
-    """Which variables srun or sbatch hand on by --export, beside Slurm's; None where it is all, or may be."""
-    given = line.last("export")
-    if given is None or given.maybe:
-        return None
-    names = {part.partition("=")[0].strip() for text in texts_of(given.value) for part in text.split(",")}
-    return None if "ALL" in names or any(UNKNOWN in name for name in names) else frozenset(names)
+class Exported(NamedTuple):
+    """What --export hands on beside Slurm's variables: `names` (None: all, or it is not known), those `given` anew."""
+
+    names: frozenset[str] | None
+    given: frozenset[str]
+
+
+def exported_by(line: CommandLine) -> Exported:
+    """What srun or sbatch hand on of their own environment."""
+    option = line.last("export")
+    if option is None or option.maybe:
+        return Exported(None, frozenset())
+    parts = [part.strip().partition("=") for text in texts_of(option.value) for part in text.split(",")]
+    given = frozenset(name for name, equals, _ in parts if equals)
+    names = frozenset(name for name, equals, _ in parts if not equals)
+    is_open = "ALL" in names or any(UNKNOWN in name for name in names)
+    return Exported(None if is_open else names, given)
 
 
 def is_guard(text: str) -> bool:

@@ -43,7 +43,8 @@ PROGRAM_LAUNCHERS = frozenset(
 )  # fmt: skip
 MODULE_LAUNCHERS = frozenset(("accelerate", "colossalai", "composer", "deepspeed", "torchrun"))
 TAKES_TWO = frozenset(("mca", "gmca", "pmixmca", "prtemca", "env", "genv"))  # of mpirun
-TAKES_FILE = frozenset(("f", "files", "jars", "nodelist", "py-files", "x"))  # options whose value is no program
+# Options whose value is a file or folder, and not the program.
+TAKES_FILE = frozenset(("f", "files", "jars", "nodelist", "path", "prefix", "py-files", "wd", "wdir", "x"))
 
 # They tell nothing about which work a command line is; what they run does.
 INTERPRETERS = frozenset(

@@ -67,6 +67,8 @@ def test_last_stage_of_other_shells(shell: str) -> None:
         ("srun --export=NONE python x.py", []),
         ("srun --export=PATH,HOME python x.py", []),
         ("srun --export=NONE bash -c 'ssh $MASTER_ADDR x'", []),
+        ("srun --export=ALL,MASTER_ADDR=$(stepguard nodes --first) python x.py", []),
+        ("srun --export=NONE,MASTER_ADDR=h python x.py", []),
         ("env -i PATH=/bin python x.py", []),
         ("env -u MASTER_ADDR python x.py", []),
         ("sbatch --export=NONE --wrap 'srun --auto-resume=1 python x.py'", []),

@@ -28,6 +28,8 @@ from stepguard.scripts.values import CLEAN, Field, Taints, Value, key_of, taints
 _OPTION = re.compile(r"-{0,2}[\w.+@-]+")
 _GLUED = re.compile(r"(?:-{1,2}|\+{1,2})[A-Za-z]{1,3}")  # -np8, +p8
 _PROGRAM = re.compile(r"\./[^.]*|.*/bin/[^/]+|.*\.(?:py|sh|exe|x|jar)")
+# $EXE, of the caller's environment.
+_NAMED_PROGRAM = re.compile(r"(?i)(?:^|_)(?:app|bin|binary|cmd|command|exe|exec|executable|prog|program|script)$")
 _LAUNCH_FILE = ("torch/distributed/launch.py", "torch/distributed/run.py")
 _KEY = re.compile(r"[\"']?([\w.-]+)[\"']?\s*[:=][^,;{}]*$")
 
@@ -138,7 +140,7 @@ def _launched(fields: Sequence[Field]) -> frozenset[int]:
             found.add(index)
         elif text[:1] in ("-", "+"):
             option, values = text, 0 if "=" in text else 2 if text.lstrip("-") in TAKES_TWO else 1
-        elif field.is_unknown:  # $OPTIONS, most likely
+        elif field.is_unknown and not _NAMED_PROGRAM.search(field.pieces[0].label):  # $OPTIONS, most likely
             values = 0
         elif not values or _is_program(text, option):
             found.add(index)

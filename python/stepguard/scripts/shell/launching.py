@@ -101,9 +101,8 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 
 def _hand_on(child: Shell, line: CommandLine) -> None:
     """Leaves a new process the variables that --export hands on."""
-    names = exported_by(line)
-    if names is not None:
-        child.scope.keep_exported(names)
+    exported = exported_by(line)
+    child.scope.keep_exported((child.scope.exported if exported.names is None else exported.names) - exported.given)
 
 
 def _own_words(program: Sequence[Field]) -> Sequence[Field]:
