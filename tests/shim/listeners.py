@@ -18,12 +18,12 @@ Behaviour = Callable[[socket.socket, threading.Event], None]
 
 def read_message(connection: socket.socket) -> bytes:
     """A whole message, or what came of it."""
-    message = b""
+    message = bytearray()  # the sender gives up after 300 ms, also of 6 MB
     while len(message) < 8 or len(message) < 8 + int.from_bytes(message[4:8], "little"):
-        if not (more := connection.recv(1 << 16)):
+        if not (more := connection.recv(1 << 20)):
             break
         message += more
-    return message
+    return bytes(message)
 
 
 @contextlib.contextmanager
