@@ -152,6 +152,14 @@ def spawn(
     return Child(argv, pid)
 
 
+def in_memory(content: bytes) -> int:
+    """A descriptor of a file in memory with this content, at its beginning: a question for a program that is spawned,
+    or room for its answer. Raises OSError."""
+    descriptor = os.memfd_create("stepguard", os.MFD_CLOEXEC)
+    os.pwrite(descriptor, content, 0)
+    return descriptor
+
+
 def _cannot_start(argv: Sequence[str], error: OSError) -> ProcessError:
     return ProcessError(f"cannot start: {error.strerror}", argv[0], "is it installed and in PATH?")
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stepguard.errors import reason
-from stepguard.process import own_command, spawn
+from stepguard.process import in_memory, own_command, spawn
 from stepguard.records.manifest import SCHEMA, Manifest, Missing, ScriptFinding
 from stepguard.records.shape import MalformedRecord, built, document
 
@@ -91,7 +91,7 @@ class ScriptCheck:
         devnull = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         asked = answer = -1
         try:
-            asked, answer = _in_memory(script), _in_memory(b"")
+            asked, answer = in_memory(script), in_memory(b"")
             child = spawn(self._reader, env={}, stdin=asked, stdout=answer, stderr=devnull, new_session=True)
             in_time = select.select([child.pidfd], [], [], self._limit_s)[0]
             child.send_signal(signal.SIGKILL)
@@ -119,10 +119,3 @@ def _findings(answer: bytes) -> _Checked:
     if any(len(value) > _TEXT_MAX_CHARS for one in kept for value in vars(one).values() if isinstance(value, str)):
         raise MalformedRecord("a text of a finding that is too long")
     return _Checked(kept, f"{left_out} more are left out" if left_out else "")
-
-
-def _in_memory(content: bytes) -> int:
-    """A file in memory with this content, at its beginning. Raises OSError."""
-    descriptor = os.memfd_create("script", os.MFD_CLOEXEC)
-    os.pwrite(descriptor, content, 0)
-    return descriptor

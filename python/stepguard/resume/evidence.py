@@ -53,10 +53,7 @@ def gather(
     """
     nodes = end.step_nodes or job.nodes
     findings = list(end.findings)
-    job_now, states = _ask_slurm(slurm, job, nodes)
-    end_s = time.monotonic() + _CONTROLLER_S
-    while job_now is None and findings and time.monotonic() < end_s and pause(_CONTROLLER_PAUSE_S):
-        job_now, states = _ask_slurm(slurm, job, nodes)
+    job_now, states = _await_slurm(slurm, job, nodes, pause if findings else None)
     over = end.interrupted_by is not None or (job_now is not None and job_now.state != "RUNNING")
     try:
         watch = attempt.watch
@@ -79,10 +76,7 @@ def gather(
     ended_by_us = bool(end.findings)
     step_state: str | None = helper_state
     if not ended_by_us and not over and attempt.started and not helper_state and not helper_ended:
-        # The part that failed first: the others may still run, or have failed for want of it.
-        part = next((part for part in attempt.parts if part.status() == end.status), attempt.parts[0])
-        step_id = part.step.id if part.step else ""
-        step_state = _ask_accounting(slurm, part.plan.job_id, step_id, patient=bool(findings or standing))
+        step_state = _ask_of_failed_part(slurm, attempt, end.status, patient=bool(findings or standing))
     attempt.listen()
     evidence = Evidence(
         status=end.status,
@@ -101,6 +95,23 @@ def gather(
         blind=job_now is None and not watch.runs(),
     )
     return evidence, job_now
+
+
+def _await_slurm(
+    slurm: SlurmClient, job: Job, nodes: tuple[str, ...], pause: Callable[[float], bool] | None
+) -> tuple[Job | None, list[Node]]:
+    """What Slurm says; with `pause`, a slurmctld that does not answer is waited for."""
+    end_s = time.monotonic() + _CONTROLLER_S
+    job_now, states = _ask_slurm(slurm, job, nodes)
+    while job_now is None and pause is not None and time.monotonic() < end_s and pause(_CONTROLLER_PAUSE_S):
+        job_now, states = _ask_slurm(slurm, job, nodes)
+    return job_now, states
+
+
+def _ask_of_failed_part(slurm: SlurmClient, attempt: Attempt, status: int, patient: bool) -> str | None:
+    """What accounting says of the part that failed first: the others may still run, or have failed for want of it."""
+    part = next((part for part in attempt.parts if part.status() == status), attempt.parts[0])
+    return _ask_accounting(slurm, part.plan.job_id, part.step.id if part.step else "", patient=patient)
 
 
 def _second_look_s(attempt: Attempt, end: AttemptEnd, nodes: tuple[str, ...]) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 from stepguard.config import Config
 from stepguard.errors import ProcessError
-from stepguard.process import Child, own_command, spawn
+from stepguard.process import Child, in_memory, own_command, spawn
 
 _ANSWER_BYTES = 1 << 16
 
@@ -46,8 +46,8 @@ class Asker:
             environment["STEPGUARD_CONFIG"] = str(self._config.path)
         asked = -1
         try:
-            asked = _in_memory(json.dumps(question or {}).encode())
-            self._answer = _in_memory(b"")
+            asked = in_memory(json.dumps(question or {}).encode())
+            self._answer = in_memory(b"")
             argv = [*own_command(), "health", *words]
             self._child = spawn(argv, env=environment, stdin=asked, stdout=self._answer, stderr=2, new_session=True)
         except (OSError, ProcessError) as error:
@@ -93,10 +93,3 @@ class Asker:
             self._told(said, "")
         else:
             self._told({}, f"it ended with status {status}")
-
-
-def _in_memory(content: bytes) -> int:
-    """A file in memory with this content, at its beginning."""
-    descriptor = os.memfd_create("question", os.MFD_CLOEXEC)
-    os.pwrite(descriptor, content, 0)
-    return descriptor
