@@ -101,7 +101,9 @@ torch:
 
 TESTS ?= tests
 # The tests of a lab mostly wait for Slurm; each has hosts, addresses and files of its own.
-PYTEST := .venv/bin/python -m pytest -q --numprocesses 4 --dist worksteal
+# Hundreds of them wait for real daemons on whatever machine there is: one that fails is tried once more, and the report
+# shows what it failed of. Such a failure is a fault to find, in the test or in what it tests.
+PYTEST := .venv/bin/python -m pytest -q --numprocesses 4 --dist worksteal --reruns 1 --rerun-show-tracebacks
 
 test: packages lint
 	@# Before the tests, lest its time be taken for that of one of them.

@@ -313,6 +313,18 @@ class Cluster:
         except LabError as error:
             raise LabError(f"{error}: {states}\n{self.controller_log()[-2000:]}") from None
 
+    def resume(self, node: str, timeout_s: float = 30) -> None:
+        """As an administrator: sets the node to RESUME until it is idle and answers. More than once where slurmctld has
+        it for rebooted again, as it has a node that registers twice in the second of its boot."""
+
+        def idle() -> bool:
+            state = self.node_states()[node]
+            if state.startswith("down"):
+                self._daemons.run(self._hosts[CONTROLLER], ["scontrol", "update", f"nodename={node}", "state=resume"])
+            return state == "idle"
+
+        wait_until(idle, f"{node} is idle", timeout_s, 0.2)
+
     def _start_everything(self) -> None:
         self._site.boot([*self._hosts.values()])
         for host in self._hosts.values():

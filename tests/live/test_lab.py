@@ -160,8 +160,7 @@ def test_power_cut_is_silent_and_the_node_comes_back() -> None:
         lab.power_on("n2")
         wait_until(lambda: lab.node_states()["n2"] == "down", "Slurm sees that n2 has booted", 15, 0.1)
         assert "unexpectedly rebooted" in lab.run(["scontrol", "show", "node", "n2"]).stdout
-        lab.run(["scontrol", "update", "node=n2", "state=resume"], user="root", host="ctl")
-        lab.wait_idle()
+        lab.resume("n2")
         assert lab.run(["srun", "-w", "n2", "hostname"]).stdout == "n2\n"
 
 

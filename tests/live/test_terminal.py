@@ -149,4 +149,4 @@ def test_pty_on_a_node_that_dies_gives_the_terminal_back(cluster: Cluster, alloc
         assert " icanon " in process.read_terminal("status 0", 30)
     finally:
         cluster.power_on("n3")
-        cluster.run(["scontrol", "update", "NodeName=n3", "State=RESUME"], user="root", check=False)
+        cluster.resume("n3")
