@@ -199,7 +199,7 @@ def _on_srun(script: _Script, step: Step, meant: str) -> Edit | None:
 
 def _exclusive(script: _Script, job: Job) -> Iterator[Change]:
     """Adds --exclusive behind the last directive, unless a late one says it: to move that is for a person."""
-    late = [script.data[slice(*script.line(script.at(at)))] for at in job.late_directives]
+    late = [script.data[slice(*script.line(script.at(at)))] for at, _ in job.late_directives]
     if not job.directives or any(b"--exclusive" in line for line in late):
         return
     start, end = script.line(script.at(job.directives[-1][0]))

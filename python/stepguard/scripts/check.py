@@ -114,7 +114,7 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
     """Notes what the file does; whether all of it was read."""
     whole = True
     if text.language == "shell":
-        job.late_directives = [at for at in job.late_directives if not _is_inside(reading.documents, at)]
+        job.late_directives = _outside(job.late_directives, reading.documents)
         shell.run(reading.statements)
         shell.run_mentioned_functions(text.data)
         if not text.data.startswith(b"#!") and not job.starts_step:
@@ -126,13 +126,13 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
         from stepguard.scripts.python.reader import follow
 
         result = follow(text.data, Origin(), shell)
-        job.late_directives = [at for at in job.late_directives if not _is_inside(result.texts, at)]
+        job.late_directives = _outside(job.late_directives, result.texts)
         whole = result.whole and shell.whole
     return whole
 
 
-def _is_inside(spans: tuple[tuple[int, int], ...], at: int) -> bool:
-    return any(start <= at < end for start, end in spans)
+def _outside(lines: list[directives.Line], spans: tuple[tuple[int, int], ...]) -> list[directives.Line]:
+    return [line for line in lines if not any(start <= line[0] < end for start, end in spans)]
 
 
 def _findings(text: Source, judgements: list[Judgement]) -> tuple[Finding, ...]:

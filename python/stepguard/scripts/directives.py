@@ -44,18 +44,18 @@ def lines_of_value(value: Value) -> list[Line]:
     return [(at, "".join(parts)) for at, parts in lines]
 
 
-def read_directives(script: Value | Sequence[Line]) -> tuple[list[Line], list[int]]:
-    """(The directives that sbatch reads, the offsets of those that come too late for it)."""
+def read_directives(script: Value | Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """(The directives that sbatch reads, those that come too late for it)."""
     lines = lines_of_value(script) if script and isinstance(script[0], Piece) else script  # type: ignore[arg-type]
     found: list[Line] = []
-    late: list[int] = []
+    late: list[Line] = []
     reading = True
     for at, text in lines:  # type: ignore[misc]
         if text.startswith("#SBATCH"):
             if reading:
                 found.append((at, text))
             elif text[7:8].isspace():
-                late.append(at)
+                late.append((at, text))
         elif reading and not text.lstrip().startswith("#") and text.strip():
             reading = False
     return found, late

@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 class Mention(NamedTuple):
     """--auto-resume where it is no option of srun: `place` is directive, sbatch, salloc, command, variable, program,
-    or argument (of a program whose step is guarded)."""
+    or argument (what is no mistake: the program's own)."""
 
     at: int
     place: str
@@ -60,7 +60,7 @@ class Job:
     """One job script: the file itself, or one within it that sbatch is given."""
 
     directives: list[tuple[int, str]] = field(default_factory=list)
-    late_directives: list[int] = field(default_factory=list)
+    late_directives: list[tuple[int, str]] = field(default_factory=list)
     has_script: bool = True
     steps: dict[int, Step] = field(default_factory=dict)
     mentions: dict[int, Mention] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stepguard.scripts.directives import options_of
+from stepguard.scripts.directives import Line, options_of
 from stepguard.scripts.facts import Job, Mention, Step, Use
 from stepguard.scripts.options import GUARD, CommandLine
 from stepguard.scripts.values import UNKNOWN, text_of
@@ -18,6 +18,9 @@ _INCOMPATIBLE = {
 }
 _COMPONENTS = "guards no step of several components"
 _EXCLUSIVE = ("", "exclusive")
+# Further up, sbatch would refuse it.
+_INSTEAD_OF_LATE = "Remove --auto-resume here and write it on srun: srun --auto-resume=1 … PROGRAM"
+_OF_ANOTHER_JOB = ("sbatch", "salloc")
 
 
 class Judgement(NamedTuple):
@@ -40,13 +43,12 @@ def judge(job: Job, is_entry: bool) -> Iterator[Judgement]:
     """All that there is to say about a job script. `is_entry`: a program that a step starts."""
     directives = [_Directive(at, options_of((at, text)), text) for at, text in job.directives]
     mentions = [*_in_directives(directives), *job.mentions.values()]
+    misplaced = [mention for mention in mentions if mention.place != "argument"]
     steps = sorted(job.steps.values(), key=lambda step: step.at)
     guarding = [step.option_at for step in steps if step.guard not in ("", "0")]
-    guarding += [mention.at for mention in mentions if mention.value != "0"]
-    guarded = bool(guarding)
+    guarded = bool(guarding) or any(mention.value != "0" for mention in misplaced)
     yield from (_misplaced(mention) for mention in mentions)
-    for at in job.late_directives:
-        yield Judgement("late-directive", "warning", at, "sbatch does not read this line: a command stands before it")
+    yield from (_late(line) for line in job.late_directives)
     yield from _values(steps)
     yield from _stale(job, guarded or is_entry)
     guarded_steps = [step for step in steps if is_guarded(step)]
@@ -55,11 +57,10 @@ def judge(job: Job, is_entry: bool) -> Iterator[Judgement]:
         yield from _unguarded(steps, guarded_steps)
     if guarded_steps:
         yield from _setups(job, steps, guarded_steps)
-    if guarded and job.directives and not _is_exclusive(directives):
-        at = min((step.at for step in guarded_steps), default=-1)
-        first = min(mention.at for mention in mentions) if mentions else at
-        where = min(place for place in (at, first) if place >= 0) if mentions or guarded_steps else min(guarding)
-        yield Judgement("not-exclusive", "warning", where, "the allocation may share its nodes with other jobs")
+    asked = [mention.at for mention in misplaced if mention.place not in _OF_ANOTHER_JOB]
+    places = [step.at for step in guarded_steps] + asked or guarding
+    if guarded and places and job.directives and not _is_exclusive(directives):
+        yield Judgement("not-exclusive", "warning", min(places), "the allocation may share its nodes with other jobs")
 
 
 def is_guarded(step: Step) -> bool:
@@ -83,11 +84,17 @@ def _misplaced(mention: Mention) -> Judgement:
         "sbatch": "sbatch refuses --auto-resume: it guards one step and belongs on its srun",
         "salloc": "salloc refuses --auto-resume: it guards one step and belongs on its srun",
         "program": "--auto-resume stands behind the program's name and is its argument; the step is not guarded",
-        "argument": "--auto-resume stands behind the program's name, too, and is its argument there",
+        "argument": "--auto-resume is the program's own argument here; srun does not see it",
         "command": "--auto-resume is an option of srun; another command does not know it",
         "variable": "the option's own variable is set by hand, which refuses every srun in the job",
     }[mention.place]
-    return Judgement("misplaced-auto-resume", "error", mention.at, told)
+    return Judgement("misplaced-auto-resume", "info" if mention.place == "argument" else "error", mention.at, told)
+
+
+def _late(line: Line) -> Judgement:
+    told = "sbatch does not read this line: a command stands before it"
+    fix = _INSTEAD_OF_LATE if any(given.name == GUARD for given in options_of(line).options) else ""
+    return Judgement("late-directive", "warning", line[0], told, fix)
 
 
 def _values(steps: list[Step]) -> Iterator[Judgement]:

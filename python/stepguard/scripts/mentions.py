@@ -43,6 +43,6 @@ def _option(at: int, code: str, job: Job) -> None:
         job.steps[at] = Step(at, guard, False, place, (), {}, (), False, "", False)
         job.starts_step = True
     elif step is not None:
-        job.mentions[place] = Mention(place, "program", option[1])
+        job.mentions[place] = Mention(place, "program" if option[1] == "1" else "argument", option[1])
     elif allocator is not None:
         job.mentions[place] = Mention(place, allocator[1], option[1])

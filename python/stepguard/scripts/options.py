@@ -7,7 +7,7 @@ of other plugins' options must not be taken for the program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from stepguard.scripts.values import UNKNOWN, Field, Piece, Value, texts_of
@@ -24,6 +24,7 @@ _PLUGINS = frozenset(
     f"container-{name}" for name in ("image", "mounts", "workdir", "name", "save", "mount-home", "env", "entrypoint")
 ) - {"container-mount-home", "container-entrypoint"}
 _SHORTEST_GUARD = len("--au")
+_SHORTEST_ARGUMENT = len("--auto-r")  # where getopt does not tell what it is short for
 
 
 class Given(NamedTuple):
@@ -73,6 +74,31 @@ def is_guard(text: str) -> bool:
     """Whether a word is --auto-resume, whole or shortened as getopt takes it, with or without a value."""
     name = text.partition("=")[0]
     return len(name) >= _SHORTEST_GUARD and "--auto-resume".startswith(name)
+
+
+class Argument(NamedTuple):
+    """--auto-resume among the arguments of a program. `is_for_srun`: as nobody but srun is told it, with a value of 1.
+
+    A program that has the option itself takes it as a switch (OpenMMLab's tools/train.py), or with another word, which
+    srun would refuse (True, a directory): that decides nothing for the step.
+    """
+
+    field: Field
+    value: str
+    is_for_srun: bool
+
+
+def arguments(fields: Sequence[Field]) -> Iterator[Argument]:
+    """Each --auto-resume with a value among a program's arguments."""
+    for index, field in enumerate(fields):
+        text = field.text
+        name, equals, value = text.partition("=")
+        if len(name) < _SHORTEST_ARGUMENT or not is_guard(text):
+            continue
+        if equals:
+            yield Argument(field, value, "1" in texts_of(behind_equals(field)))
+        elif index + 1 < len(fields) and fields[index + 1].text == "1":
+            yield Argument(field, "1", True)
 
 
 def parse(fields: Sequence[Field], allocator: bool = False) -> CommandLine:

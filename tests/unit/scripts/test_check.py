@@ -165,13 +165,6 @@ def test_option_of_an_inner_srun_is_not_misplaced(command: str) -> None:
     assert [step.line for step in report.guarded_steps] == [3]
 
 
-@pytest.mark.parametrize(("options", "is_said"), [("", True), ("--auto-resume=0", True), ("--auto-resume=1", False)])
-def test_misplaced_option_says_that_the_step_is_not_guarded_where_it_is_not(options: str, is_said: bool) -> None:
-    report = check("a.sh", HEAD + f"srun {options} ./a --auto-resume=1\n".encode())
-    (finding,) = [finding for finding in report.findings if finding.rule.id == "SG101"]
-    assert ("the step is not guarded" in finding.message) is is_said
-
-
 @pytest.mark.parametrize(
     "command", ['"$SRUN"', 'unset SRUN; "$SRUN"', '"$LAUNCH" -l', '"$SLURM_BIN/srun"', 'nice "$RUN"']
 )

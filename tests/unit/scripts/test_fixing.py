@@ -33,10 +33,12 @@ X = "#SBATCH --exclusive\n"
         (f"{X}#SBATCH --auto-resume=1\nsrun cp /data /tmp\nsrun a\nsrun --async b\n", None),
         # Out of a program's arguments, and on its srun.
         (f"{X}srun a --auto-resume=1 --lr 3\n", f"{X}srun --auto-resume=1 a --lr 3\n"),
-        (f"{X}srun \\\n  a \\\n  --auto-resume=on \\\n  -b\n", f"{X}srun --auto-resume=1 \\\n  a \\\n  -b\n"),
+        (f"{X}srun \\\n  a \\\n  --auto-resume=1 \\\n  -b\n", f"{X}srun --auto-resume=1 \\\n  a \\\n  -b\n"),
         (f"{X}srun a \\\n  '--auto-resume=1'\ncd x\n", f"{X}srun --auto-resume=1 a\ncd x\n"),
         (f"{X}A=(\n  a\n  --auto-resume=1\n)\nsrun ${{A[@]}}\n", None),
-        (f"{X}srun a --auto-resume=maybe\n", None),
+        (f"{X}srun a --auto-resume=True\n", None),
+        (f"{X}srun a --auto-resume=0\n", None),
+        (f"{X}srun --auto-resume=1 a --auto-resume=1\n", None),
         (f"{X}mpirun --auto-resume=1 a\n", None),
         ("sbatch --auto-resume=1 job.sh\n", None),
         # Values.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stepguard.scripts.options import arguments
 from stepguard.scripts.programs import (
     COMMANDS,
     HARMLESS,
@@ -120,9 +121,10 @@ def _command_behind(fields: Sequence[Field]) -> int:
 
 
 def look_for_option(shell: Shell, fields: Sequence[Field]) -> None:
-    for field in fields[1:]:
-        if field.text.startswith("--auto-resume=") and not field.pieces[0].quoted:
-            launching.mention(shell, launching.shown_at(field), "command", field.text.partition("=")[2])
+    for one in arguments(fields[1:]):
+        if not one.field.pieces[0].quoted:
+            place = "command" if one.is_for_srun and not shell.guarded_step else "argument"
+            launching.mention(shell, launching.shown_at(one.field), place, one.value)
 
 
 def xargs(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.facts import Job, Mention, Step, Use
-from stepguard.scripts.options import GUARD, CommandLine, Given, exported_by, is_guard, parse
+from stepguard.scripts.options import GUARD, CommandLine, Given, arguments, exported_by, parse
 from stepguard.scripts.programs import INTERPRETERS, base, is_python
 from stepguard.scripts.shell import setup
 from stepguard.scripts.shell.arguments import deciding, is_launcher, is_name
@@ -67,7 +67,7 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         return (unknown(at),)
     taints = _options(shell, line, "srun", at)
     guard, conditional, option = _guard(line)
-    misplaced = [field for field in _own_words(line.program) if is_guard(field.text) and "=" in field.text]
+    misplaced = [one for one in arguments(_own_words(line.program)) if one.is_for_srun and guard == ""]
     step = Step(
         at,
         guard,
@@ -82,9 +82,8 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     )
     shell.job.starts_step = True
     _note(shell, step, option)
-    for field in misplaced:
-        place = "program" if guard in ("", "0") else "argument"
-        mention(shell, shown_at(field), place, field.text.partition("=")[2])
+    for one in arguments(_own_words(line.program)):
+        mention(shell, shown_at(one.field), "program" if one in misplaced else "argument", one.value)
     child = shell.child(in_step=True)
     child.guarded_step = guard not in ("", "0")
     child.scope.positional = ()
@@ -94,7 +93,7 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if line.program:
         printed = child.start(line.program, stdin, line.program[0].at)
         shell.whole = shell.whole and child.whole
-        if len(shell.job.mentions) > mentions:
+        if any(one.place != "argument" for one in list(shell.job.mentions.values())[mentions:]):
             shell.job.steps[at] = shell.job.steps[at]._replace(is_misplaced=True)
     return (*printed, unknown(at, taints)) if taints or not printed else printed
 
@@ -182,9 +181,8 @@ def sbatch(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
         if given.name == GUARD:
             mention(shell, shown_at(given.field), name, texts_of(given.value)[0] if given.value else "")
     _options(shell, line, name, at)
-    for field in line.program[1:] if name == "sbatch" else ():
-        if field.text.startswith("--auto-resume="):
-            mention(shell, shown_at(field), "program", field.text.partition("=")[2])
+    for one in arguments(line.program[1:]) if name == "sbatch" else ():
+        mention(shell, shown_at(one.field), "program" if one.is_for_srun else "argument", one.value)
     if name == "salloc":
         if line.program:
             child = shell.child()
