@@ -10,8 +10,8 @@
 
 /* The number goes up with every change below: in the middle of an upgrade, an srun may meet a bridge that is newer
  * than its shim, and then does not find it. */
-#define STEPGUARD_ASK stepguard_ask_2
-#define STEPGUARD_ASK_NAME "stepguard_ask_2"
+#define STEPGUARD_ASK stepguard_ask_3
+#define STEPGUARD_ASK_NAME "stepguard_ask_3"
 
 enum stepguard_program {
 	STEPGUARD_SRUN = 1,
@@ -35,7 +35,7 @@ struct stepguard_question {
 	int command_at;    /* the command word: its index among the words, counted from 0 */
 	const char *words; /* the command line, each word ended by a NUL */
 	size_t words_size;
-	const char *script; /* for STEPGUARD_SUBMISSION: where the job script is */
+	const char *script; /* where the job script is; NULL where there is none that can be read */
 };
 
 struct stepguard_answer {

@@ -158,6 +158,13 @@ static int ask_about(struct words *words, int program, int component, struct ste
 		snprintf(answer->text, sizeof(answer->text), "cannot read /proc/self/cmdline: %s", strerror(errno));
 		return STEPGUARD_BROKEN;
 	}
+	char script[4096] = "";
+	int fd = -1;
+
+	if (program == STEPGUARD_ALLOCATOR && optind < words->count)
+		fd = submission_open(words, optind, script, sizeof(script));
+	if (fd >= 0)
+		close(fd);
 	struct stepguard_question question = {
 		.program = program,
 		.component = component,
@@ -165,6 +172,7 @@ static int ask_about(struct words *words, int program, int component, struct ste
 		.command_at = optind,
 		.words = words->bytes,
 		.words_size = words->size,
+		.script = script[0] ? script : NULL,
 	};
 
 	return ask(&question, answer);

@@ -40,10 +40,6 @@ int client_init(spank_t spank, int count, char **arguments);
 int client_post_opt(spank_t spank);
 int client_register_remote(spank_t spank);
 
-/* submission.c: has the job script of this sbatch checked, if it mentions what can be wrong with it. To be called once for
- * each component of a heterogeneous command line. Does not return when there are findings and `rejects`. */
-void submission_check(bool rejects);
-
 /* words.c: the command line of this process. */
 struct words {
 	char *bytes; /* each word ended by a NUL */
@@ -55,6 +51,14 @@ struct words {
 /* Reads the command line from the kernel. Returns 0, or -1 with errno set; words_free afterwards either way. */
 int words_read(struct words *words);
 void words_free(struct words *words);
+
+/* submission.c: opens the job script as sbatch has found it; `path` gets where. Returns -1, and no path, when there is
+ * nothing to read. */
+int submission_open(const struct words *words, int script_at, char *path, size_t size);
+
+/* Has the job script of this sbatch checked, if it mentions what can be wrong with it. To be called once for
+ * each component of a heterogeneous command line. Does not return when there are findings and `rejects`. */
+void submission_check(bool rejects);
 
 /* supervise.c: becomes the supervisor of the step. */
 

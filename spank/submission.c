@@ -57,9 +57,8 @@ static const char *chdir_given(const struct words *words, int end)
 	return given;
 }
 
-/* Opens the script as sbatch has found it (sbatch(1), SCRIPT PATH RESOLUTION; tried on 22.05, 24.11 and 26.05); `path`
- * gets where. Returns -1 when there is nothing to read. */
-static int open_script(const struct words *words, int script_at, char *path, size_t size)
+/* sbatch(1), SCRIPT PATH RESOLUTION; tried on 22.05, 24.11 and 26.05. */
+int submission_open(const struct words *words, int script_at, char *path, size_t size)
 {
 	const char *name = words->word[script_at];
 	bool is_searched = name[0] != '.' && name[0] != '/';
@@ -75,6 +74,8 @@ static int open_script(const struct words *words, int script_at, char *path, siz
 			found = is_found(path, &fd);
 		folder += length;
 	}
+	if (fd < 0)
+		path[0] = '\0';
 	return fd;
 }
 
@@ -109,7 +110,7 @@ static void check(const struct words *words, int script_at, bool rejects)
 {
 	static struct stepguard_answer answer;
 	char path[4096];
-	int fd = open_script(words, script_at, path, sizeof(path));
+	int fd = submission_open(words, script_at, path, sizeof(path));
 
 	if (fd < 0)
 		return;

@@ -46,7 +46,8 @@ def answer(ffi: Any, question: Any, reply: Any) -> int:
     words = [os.fsdecode(word) for word in data.split(b"\0")[:-1]]
     try:
         if question.program == ALLOCATOR:
-            raise misplaced(words, question.command_at, bool(question.inherited))
+            script = os.fsdecode(ffi.string(question.script)) if question.script else ""
+            raise misplaced(words, question.command_at, bool(question.inherited), script)
         if question.program == SUBMISSION:
             decision, text = _check_script(os.fsdecode(ffi.string(question.script)), len(reply.text))
         else:
@@ -150,16 +151,15 @@ def _no_het(words: Sequence[str]) -> PlacementError:
     )
 
 
-def misplaced(words: Sequence[str], command_at: int, inherited: bool) -> PlacementError:
+def misplaced(words: Sequence[str], command_at: int, inherited: bool, script: str) -> PlacementError:
     """The refusal of the option on sbatch or salloc: quotes where it stands and what to write instead.
 
-    `words[command_at]`, if there is one, is the job script (salloc: the command). `inherited`: the option stands
-    neither on the command line nor in the script.
+    `words[command_at]`, if there is one, is the job script (salloc: the command), found at the path `script` ("": it
+    cannot be read). `inherited`: the option stands neither on the command line nor in the script.
     """
     program = words[0].rpartition("/")[2]
     what = f"{OPTION} guards one step and belongs on its srun, not on {program}"
-    script = words[command_at] if len(words) > command_at and program != "salloc" else ""
-    lines = _read_lines(script) if script else []
+    lines = _read_lines(script) if script and program != "salloc" else []
     step = _srun_line(lines)
     instead = f"on line {step[0]} of {script} write: {step[1]}" if step else f"write srun {OPTION}=1 in the job"
     if inherited:
@@ -188,20 +188,13 @@ def _without_option(words: Sequence[str]) -> list[str]:
 
 
 def _read_lines(script: str) -> list[str]:
-    """The script's lines; none when it is no regular file that can be read. Searched for as sbatch(1) does."""
-    places = [""] if "/" in script else ["", *os.environ.get("PATH", "").split(":")]
-    for folder in places:
-        try:
-            # Not blocking: a script may be a pipe, which sbatch has emptied already.
-            fd = os.open(os.path.join(folder, script), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # noqa: PTH118
-        except (OSError, ValueError):  # the last for what can be no path
-            continue
-        if os.fstat(fd).st_mode & 0o170000 != 0o100000:
-            os.close(fd)
-            break
-        with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
-            return os.fsdecode(file.read(_SCRIPT_SIZE_BYTES)).splitlines()
-    return []
+    """The lines of the shim's script, which is a file; none when it can be read no more."""
+    try:
+        fd = os.open(script, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with open(fd, "rb") as file:  # noqa: PTH123 - of a descriptor
+        return os.fsdecode(file.read(_SCRIPT_SIZE_BYTES)).splitlines()
 
 
 def _srun_line(lines: Sequence[str]) -> tuple[int, str] | None:

@@ -60,6 +60,35 @@ def test_script_that_cannot_be_quoted(shim: Shim, job: Path, tmp_path: Path) -> 
         ]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-D", "there", "job.sh"], "there/job.sh"),
+        (["--chdir=there", "job.sh"], "there/job.sh"),
+        (["searched.sh"], "{there}/searched.sh"),
+        (["-D", "nowhere", "searched.sh"], "{there}/searched.sh"),
+        (["-D", "there", "./job.sh"], None),
+        (["-D", "there", "none.sh"], None),
+    ],
+)
+def test_script_is_quoted_from_where_sbatch_finds_it(
+    shim: Shim, job: Path, tmp_path: Path, words: list[str], said: str | None
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    for name in ("job.sh", "searched.sh"):
+        (there / name).write_bytes(job.read_bytes())
+    path = {"PATH": f"{there}:{os.environ['PATH']}"}
+    (tmp_path / "here/there").mkdir(parents=True)
+    (tmp_path / "here/there/job.sh").write_bytes(job.read_bytes())
+    outcome = shim.run(["sbatch", *words], context="allocator", script=job, cwd=tmp_path / "here", env=path)
+    where = said.format(there=there) if said else ""
+    assert (f"{where} line 4: #SBATCH" in outcome.lines[0]) is bool(said)
+    assert outcome.lines[0].endswith(
+        f"on line 7 of {where} write: srun --auto-resume=1 -n4 ./train --epochs 90"
+    ) is bool(said)
+
+
 def test_warning_instead(shim: Shim, job: Path) -> None:
     outcome = shim.run(
         ["sbatch", str(job)], context="allocator", script=job, plugstack="optional {plugin} misplaced=warn"

@@ -119,7 +119,7 @@ def test_guard_tells_attempt_from_task_from_other_job(held: str, step: str, deci
 def test_step_of_the_script_is_quoted_corrected(tmp_path: Path, line: str, corrected: str) -> None:
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n#SBATCH --auto-resume=1\n# srun here\necho 'srun there'\nmysrun x\nsrun\n{line}\n")
-    error = bridge.misplaced(["sbatch", str(script)], 1, False)
+    error = bridge.misplaced(["sbatch", script.name], 1, False, str(script))
     assert error.on == f"{script} line 2: #SBATCH --auto-resume=1"
     assert error.advice == f"remove it there, and on line 7 of {script} write: {corrected}"
 
@@ -130,27 +130,17 @@ def test_step_of_the_script_is_quoted_corrected(tmp_path: Path, line: str, corre
 def test_directive_is_quoted(tmp_path: Path, directive: str) -> None:
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n## SBATCH --auto-resume=1\n#SBATCH --automatic=1 -J --a\n{directive}\n")
-    error = bridge.misplaced(["sbatch", str(script)], 1, False)
+    error = bridge.misplaced(["sbatch", script.name], 1, False, str(script))
     assert error.on == f"{script} line 4: {directive}"
     assert error.advice == "remove it there, and write srun --auto-resume=1 in the job"
-
-
-def test_script_is_found_as_sbatch_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there, here = tmp_path / "there", tmp_path / "here"
-    for folder in (there, here):
-        folder.mkdir()
-    (there / "job.sh").write_text("#SBATCH --auto-resume=1\n")
-    monkeypatch.setenv("PATH", f"/nonexistent:{there}")
-    monkeypatch.chdir(here)
-    assert bridge.misplaced(["sbatch", "job.sh"], 1, False).on == "job.sh line 1: #SBATCH --auto-resume=1"
-    (here / "job.sh").write_text("\n#SBATCH --auto-resume=1\n")
-    assert bridge.misplaced(["sbatch", "job.sh"], 1, False).on == "job.sh line 2: #SBATCH --auto-resume=1"
 
 
 def test_command_of_salloc_is_no_script(tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("srun ./train\n")
-    error = bridge.misplaced(["/usr/bin/salloc", "--auto-resume=1", "-N2", str(script), "--auto-resume=1"], 3, False)
+    error = bridge.misplaced(
+        ["/usr/bin/salloc", "--auto-resume=1", "-N2", str(script), "--auto-resume=1"], 3, False, str(script)
+    )
     assert "not on salloc" in error.what
     assert (
         error.advice == f"write /usr/bin/salloc -N2 {script} --auto-resume=1, and write srun --auto-resume=1 in the job"
@@ -160,7 +150,7 @@ def test_command_of_salloc_is_no_script(tmp_path: Path) -> None:
 @example(["", "\ud800"], 1, False)
 @given(st.lists(WORDS, max_size=8), st.integers(0, 9), st.booleans())
 def test_refusal_is_one_printable_line_whatever_the_words(words: list[str], command_at: int, inherited: bool) -> None:
-    error = bridge.misplaced(["sbatch", *words], min(command_at, len(words)) + 1, inherited)
+    error = bridge.misplaced(["sbatch", *words], min(command_at, len(words)) + 1, inherited, "")
     assert str(error).isprintable()
     assert len(str(error)) < 2000
 
