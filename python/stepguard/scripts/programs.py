@@ -125,8 +125,36 @@ TUNING = re.compile(
     r"|warmup\w*|\w*decay|momentum|accum\w*|grad\w*|dropout|temperature)(?:$|[-_.])"
 )
 
+# Files that programs read by their names: Hadoop, Spark and HBase; Abaqus; MPICH 1, LAM, PVM.
+KNOWN_FILES = frozenset(
+    (
+        "workers",
+        "slaves",
+        "masters",
+        "regionservers",
+        "abaqus_v6.env",
+        "mpd.hosts",
+        "machines.LINUX",
+        "lamhosts",
+        "pvmhosts",
+    )
+)
+
 # Keys of settings that describe a run.
 DESCRIBING_KEY = re.compile(r"(?i)run|job|trial|meta(?:data)?|info|version|group|created|started(?:_on)?|author")
+
+# The last word of options that describe, whatever stands before it: --nodes-label.
+DESCRIBING = re.compile(r"(?i)[-_.](?:label|tags?|title|comment|notes?|desc|description|logs?|report|message)$")
+
+# Options by which programs write what they are told into a file, and names of programs that do: crudini --set FILE,
+# yq -i, gen_hosts.sh LIST FILE.
+WRITING_OPTION = re.compile(
+    r"(?i)-(?:-?set|-?in-?place|-?out(?:put)?(?:[-_]file)?|-?write|[a-z]{0,3}i[a-z]{0,3}|o)(?:=.*)?"
+)
+WRITING_PROGRAM = re.compile(
+    r"(?i)(?:^|[-_.])(?:crudini|yq|dasel|augtool|gen|generate|make|mk|write|render|template|create|build|config|configure"
+    r"|prepare|set|setup|update|fill|expand|to|dump|export|save|settings|hosts?)(?:$|[-_.])"
+)
 
 # Options whose value names or describes something, and decides nothing.
 NAMING = re.compile(
@@ -139,7 +167,9 @@ NAMING = re.compile(
 DECIDING = re.compile(
     r"(?i)(?:^|[-_.+])(?:nnodes|num[-_]?nodes|n[-_]?nodes|nodes|node[-_]?count|master[-_]?\w*|rdzv[-_]?endpoint|head[-_]?\w*"
     r"|hosts?|host[-_]?file|machine[-_]?file|node[-_]?file|node[-_]?list|world[-_]?size|num[-_]?machines|main[-_]process\w*"
-    r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|addr(?:ess)?|server\w*|peers?|ip|\w*parallel[-_]size)(?:$|[-_.=])"
+    r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|addr(?:ess)?|server\w*|peers?|ip|\w*parallel[-_]size"
+    r"|world|replicas|dp(?:[-_](?:size|degree))?|expect(?:ed)?|quorum|(?:n|num|total|min|max)?[-_]?(?:gpus|ranks|procs?|tasks)"
+    r"|(?:n|num|total|min|max)[-_]?(?:replicas|instances|workers|clients|actors|agents|trainers|members))(?:$|[-_.=])"
 )
 
 

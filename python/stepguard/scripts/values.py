@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+from stepguard.scripts.variables import THIS_HOST
 
 UNKNOWN = "\ufffc"  # stands for what is not known, in the text of a field
 _MAX_CHOICES = 8
@@ -150,6 +152,16 @@ def capped(taints: Taints) -> Taints:
 
 def unknown(at: int, taints: Taints = CLEAN, label: str = "", quoted: bool = False) -> Piece:
     return Piece(None, at, quoted, taints, (), label)
+
+
+def host_in(value: Iterable[Piece]) -> str:
+    """The label of this host's name, "" where it is not in the value."""
+    return next((piece.label for piece in value if piece.label in THIS_HOST), "")
+
+
+def placing(compared: Sequence[Piece]) -> Taints:
+    """The nodes among which a question looks for this host, of all that it compares."""
+    return frozenset(taint for taint in taints_of(compared) if not taint.is_count) if host_in(compared) else CLEAN
 
 
 def through(name: str, taints: Taints) -> Taints:

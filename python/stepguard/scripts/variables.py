@@ -10,6 +10,7 @@ NODELIST = re.compile(rf"SLURM_(?:JOB_)?NODELIST{_GROUP}")
 COUNT = re.compile(rf"SLURM_(?:NNODES|JOB_NUM_NODES){_GROUP}")
 STALE = re.compile(rf"SLURM_(?:(?:JOB_)?NODELIST|NNODES|JOB_NUM_NODES){_GROUP}(?!\w)")
 TASK = re.compile(r"SLURM_(?:PROCID|NODEID|LOCALID|STEP_\w+|STEPID|TASK_PID|GTIDS)")
+THIS_HOST = frozenset(("HOSTNAME", "HOST", "SLURMD_NODENAME"))
 INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"
 
 # Variables by which programs find one another or learn how many they are. PyTorch: torchrun's documentation; others:
@@ -18,11 +19,26 @@ RENDEZVOUS = re.compile(
     r"(?i)(?:\w*_)?(?:MASTER|HEAD|RDZV|RENDEZVOUS|COORDINATOR|CHIEF|LEADER|RANK0|RANK_0|HOST_?FILE|HOSTS?|HOST_?LIST"
     r"|MACHINE_?FILE|NODE_?FILE|NODE_?LIST|SERVER|SCHEDULER|ADDR|ADDRESS|ENDPOINTS?|INIT_METHOD|IP|WORLD_?SIZE|NNODES"
     r"|NUM_?NODES|N_NODES|NODES|NODE_COUNT|NUM_MACHINES|NUM_HOSTS|NUM_PROCESSES|NPROCS?|NTASKS|REPLICAS|WORKERS"
-    r"|NUM_WORKERS?|TF_CONFIG|COMM_ID|UR[IL]|TRAINERS?|PEERS?|CLUSTER|CLUSTER_SPEC|WORKER|NODE|WCOLL)(?:_\w*)?"
+    r"|NUM_WORKERS?|TF_CONFIG|COMM_ID|UR[IL]|TRAINERS?|PEERS?|CLUSTER|CLUSTER_SPEC|WORKER|NODE|WCOLL"
+    r"|N?GPUS|NUM_?GPUS|GPU_COUNT|N?RANKS|NUM_?RANKS|NUM_?PROCS|WORLD|DP_SIZE|DATA_PARALLEL_SIZE|WDEF)(?:_\w*)?"
 )
 _TOLD_ONLY = re.compile(
-    r"(?i)\w+_(?:LOGS?|LOG_?(?:DIR|FILE)|TAGS?|TITLE|LABEL|COMMENT|REPORT|MESSAGE|MSG|OUT|OUTPUT|DIR)"
+    r"(?i)(?:START(?:ED)?|INITIAL|ORIG(?:INAL)?|OLD|PREV(?:IOUS)?)_\w+|\w+_(?:LOGS?|LOG_?(?:DIR|FILE)|TAGS?|TITLE|LABEL|COMMENT|REPORT|MESSAGE|MSG|OUT|OUTPUT|DIR)"
 )
+
+
+# Words of a name for what only describes a run.
+_DESCRIBES = re.compile(
+    r"(?i)(?:^|_)(?:logs?|logging|tags?|title|label|comment|reports?|message|msg|out|output|dir|name|notes?|desc"
+    r"|description|info|meta|metadata|group|wandb|mlflow|comet|run|exp|experiment|project|start|started|initial|orig"
+    r"|original|old|saved|history|banner|prompt|ps1|subject|mail|text|status|summary|debug|prefix|suffix|id|path|header"
+    r"|footer|version|job|key|hash|cache)(?:$|_)"
+)
+
+
+def may_tell_of_peers(name: str) -> bool:
+    """Whether a variable that holds names of nodes may tell a program more than how its run is to be described."""
+    return not name.startswith("SLURM") and _DESCRIBES.search(name) is None
 
 
 def tells_of_peers(name: str) -> bool:

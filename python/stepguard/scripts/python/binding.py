@@ -17,8 +17,10 @@ from stepguard.scripts.python.things import (
     value_of,
 )
 from stepguard.scripts.values import (
+    CLEAN,
     Array,
     Field,
+    Taints,
     unknown,
 )
 
@@ -70,6 +72,13 @@ def _set_item(program: Program, target: ast.Subscript, thing: Thing) -> None:
         calls.change(
             program, target.value, containers.added(program, held, Array((Field(value_of(thing, at)),)), target)
         )
+
+
+def asked(program: Program, question: ast.expr) -> Taints:
+    """The nodes among which a question looks for this host."""
+    program.shell.asked = CLEAN
+    program.evaluate(question)
+    return program.shell.asked
 
 
 def rounds(program: Program, node: ast.expr, limit: int = MAX_UNROLLED) -> tuple[list[Thing], bool]:

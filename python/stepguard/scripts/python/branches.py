@@ -35,14 +35,17 @@ def if_(program: Program, node: ast.If) -> None:
         program.walk(node.body)
         return
     layers: list[Layer] = []
+    placed = program.shell.placed
     number = next(program.shell.branches)
     rest: list[ast.stmt] = [node]
     while len(rest) == 1 and isinstance(rest[0], ast.If):  # elif
         node = rest[0]
-        program.evaluate(node.test)
+        program.shell.placed |= binding.asked(program, node.test)
         layers.append(_arm(program, (number, len(layers)), node.body))
         rest = node.orelse
     layers.append(_arm(program, (number, len(layers)), rest))
+    if not any(layer.ended for layer in layers):
+        program.shell.placed = placed
     program.merge(layers)
 
 
@@ -97,7 +100,7 @@ def while_(program: Program, node: ast.While) -> None:
     layer = program.branch()
     with _loop(program, CLEAN) as rounds:
         for _ in range(rounds):
-            program.evaluate(node.test)
+            program.shell.placed |= binding.asked(program, node.test)
             program.walk(node.body)
             layer.ended = False
     program.leave()
@@ -108,12 +111,12 @@ def while_(program: Program, node: ast.While) -> None:
 @contextmanager
 def _loop(program: Program, counts: Taints) -> Iterator[int]:
     """A loop that `counts` rounds; how many are walked: in an outer one, what a round leaves to the next is seen."""
-    shell, before = program.shell, program.shell.control
+    shell, before, placed = program.shell, program.shell.control, program.shell.placed
     shell.control = before | computed(counts)
     program.loops += 1
     yield 2 if program.loops == 1 else 1
     program.loops -= 1
-    shell.control = before
+    shell.control, shell.placed = before, placed
 
 
 def with_(program: Program, node: ast.With | ast.AsyncWith) -> None:

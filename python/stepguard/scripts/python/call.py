@@ -13,7 +13,7 @@ from stepguard.scripts.python.things import (
     taints_in,
     value_of,
 )
-from stepguard.scripts.values import CLEAN, Taints, Value, unknown
+from stepguard.scripts.values import CLEAN, Taints, Value, host_in, unknown
 
 
 @dataclass
@@ -57,4 +57,5 @@ class Call:
     def unknown(self, taints: Taints) -> Value:
         """What it gives, where only that is known."""
         self.program.take(len(taints) // 4)
-        return (unknown(self.at, taints, f"@{self.at}", quoted=True),)
+        label = host_in(value_of(self.base or (), self.at)) or f"@{self.at}"
+        return (unknown(self.at, taints, label, quoted=True),)

@@ -54,17 +54,19 @@ def invoke(program: Program, code: Code, given: Sequence[Thing], by_name: dict[s
         return (unknown(at, taints),)
     program.waiting.pop(node, None)
     key = None
-    if not taints and program.used.get(node, 0) > _MAX_PLAIN_STEPS:  # once more would tell nothing new
+    if (
+        not taints and not program.shell.placed and program.used.get(node, 0) > _MAX_PLAIN_STEPS
+    ):  # once more would tell nothing new
         return program.results.get((node,), (unknown(at),))
     program.take(_CALL_STEPS)
     steps, acts = program.steps, program.acts
-    if not taints:
+    if not taints and not program.shell.placed:
         texts = (text_of(value_of(thing, at)) for thing in (*arguments, *named.values()))
         functions = (id(thing) for thing in (*arguments, *named.values()) if isinstance(thing, Code))
         key = (node, program.changes, *named, *texts, *functions)
         if key in program.results:
             return program.results[key]
-    layer = program.branch()
+    layer, placed = program.branch(), program.shell.placed
     parameters = _bind(program, code, arguments, named, at)
     frame = Frame(code, at, frozenset(parameters), layer)
     program.frames.append(frame)
@@ -77,6 +79,7 @@ def invoke(program: Program, code: Code, given: Sequence[Thing], by_name: dict[s
                 invoke(program, inner, (), {}, at)
     program.frames.pop()
     program.leave()
+    program.shell.placed = placed
     program.merge([*(() if layer.ended and frame.ends else (_lasting(layer, frame),)), *frame.ends])
     program.layer.ended = False
     result: Thing = frame.returned[0] if frame.returned else ()

@@ -26,6 +26,7 @@ from stepguard.scripts.values import (
     Piece,
     bounded,
     computed,
+    host_in,
     texts_of,
     unknown,
 )
@@ -79,7 +80,7 @@ def subscript(program: Program, node: ast.Subscript) -> Thing:
         return _element(program, base, node)
     if not isinstance(node.slice, (ast.Slice, ast.Constant)):
         program.evaluate(node.slice)
-    return program.unknown(node, taints_in(base))
+    return (unknown(at, taints_in(base), host_in(value_of(base, at)) or f"@{at}", quoted=True),)
 
 
 def entry(program: Program, held: Dictionary, keys: Sequence[str], at: int) -> Thing:

@@ -14,6 +14,7 @@ from stepguard.scripts.python.things import (
     Dictionary,
     Named,
     Thing,
+    added_to,
     either,
     is_value,
     taints_in,
@@ -128,8 +129,9 @@ def _sum(program: Program, node: ast.BinOp) -> Thing:
 
 
 def _if_expression(program: Program, node: ast.IfExp) -> Thing:
-    program.evaluate(node.test)
-    return either(program.evaluate(node.body), program.evaluate(node.orelse), program.at(node))
+    asked = binding.asked(program, node.test)
+    thing = either(program.evaluate(node.body), program.evaluate(node.orelse), program.at(node))
+    return added_to(thing, asked)
 
 
 def _bool(program: Program, node: ast.BoolOp) -> Thing:
@@ -140,9 +142,11 @@ def _bool(program: Program, node: ast.BoolOp) -> Thing:
 
 
 def _question(program: Program, node: ast.expr) -> Thing:
+    compared: list[Piece] = []
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            program.evaluate(child)
+            compared += program.value(child)
+    program.shell.ask(compared)
     return (unknown(program.at(node), quoted=True),)
 
 

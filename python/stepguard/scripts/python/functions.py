@@ -28,6 +28,7 @@ from stepguard.scripts.values import (
     Piece,
     bounded,
     counted,
+    unknown,
 )
 
 _MAX_MAPPED = 32  # map over so many items is made item by item
@@ -204,6 +205,10 @@ def _getattr(made: Call) -> Thing:
     return held if held is not None else made.unknown(made.taints())
 
 
+def _this_host(made: Call) -> Thing:
+    return (unknown(made.at, label="HOSTNAME", quoted=True),)
+
+
 def _exit(made: Call) -> Thing:
     starts.judge_environment(made.program)
     made.program.layer.ended = True
@@ -235,5 +240,6 @@ FUNCTIONS: dict[str, Callable[[Call], Thing]] = {
     "numpy.savetxt": _save, "os.rename": _move, "os.replace": _move, "shutil.move": _move, "shutil.copy": _move,
     "shutil.copyfile": _move,
     "dataclasses.field": _field, "field": _field, "functools.partial": _partial, "partial": _partial,
+    **dict.fromkeys(("socket.gethostname", "socket.getfqdn", "gethostname", "platform.node", "os.uname"), _this_host),
     "getattr": _getattr, "sys.exit": _exit, "exit": _exit, "quit": _exit, "os._exit": _exit,
 }  # fmt: skip

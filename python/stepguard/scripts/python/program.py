@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
+from stepguard.scripts.python import texts
 from stepguard.scripts.python.things import (
     Code,
     Dictionary,
     Named,
     Thing,
+    added_to,
     either,
     file_key,
     held_by,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 # Expressions and statements that are followed in one program, and what else takes as long as one of them.
 MAX_STEPS = 100_000
+HELD = "_held_by_the_shell_"
 _QUOTE = re.compile(rb"[rRbBuUfF]{0,2}(?:\"\"\"|'''|\"|')")
 
 
@@ -95,6 +98,7 @@ class Program:
         self.spent = False
         self.steps = 0
         self.used: dict[ast.AST, int] = {}  # steps in each function
+        self._held: Mapping[str, Value] = {}
         self._data = data
         self._origin = origin
         self._starts = [0]
@@ -146,6 +150,9 @@ class Program:
         self.take((end - cursor) >> 10)
         raw = text.encode("utf-8", "surrogatepass")
         place = self._data.find(raw, cursor, end)
+        if self._held and HELD in text:
+            place = max(place, cursor)
+            return [*texts.held_in(text, HELD, self._held, self._origin.at(place))], place + len(raw)
         if place >= 0:
             return [Piece(text, self._origin.at(place), True)], place + len(raw)
         lines = text.splitlines(keepends=True)
@@ -158,6 +165,11 @@ class Program:
             cursor = place + len(raw) if place >= 0 else cursor
             found.append(Piece(line, self._origin.at(place if place >= 0 else cursor), True))
         return found, cursor
+
+    def hold(self, held: Mapping[str, Value]) -> None:
+        """What the names stand for that are in the place of what a shell puts into the program."""
+        self._held = held
+        self.layer.own |= held
 
     def texts_of_many_lines(self, tree: ast.AST) -> Iterator[tuple[int, int]]:
         """Where the literals stand that have lines of their own."""
@@ -201,6 +213,7 @@ class Program:
 
     def assign(self, name: str, thing: Thing, anew: bool = False) -> None:
         """Gives a name its value. An attribute keeps what it had, unless `anew`: it may be that of another object."""
+        thing = added_to(thing, self.shell.placed)
         taints = taints_in(thing)
         self.take(len(taints) + _size(thing))
         if taints or name[0] == "$":

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from stepguard.scripts.python import calls, starts
 from stepguard.scripts.python.expressions import evaluate
 from stepguard.scripts.python.program import Program
 from stepguard.scripts.python.statements import walk
-from stepguard.scripts.values import CLEAN, Taints
+from stepguard.scripts.values import CLEAN, Taints, Value
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -32,8 +33,8 @@ class Result:
     texts: tuple[Span, ...] = ()
 
 
-def follow(data: bytes, origin: Origin, shell: Shell) -> Result:
-    """Follows a program; what it starts is noted in the shell's job."""
+def follow(data: bytes, origin: Origin, shell: Shell, held: Mapping[str, Value] | None = None) -> Result:
+    """Follows a program; what it starts is noted in the shell's job. `held`: what names in it stand for."""
     tree, broken_line = _parsed(data)
     whole = broken_line == 0
     if broken_line > 0:
@@ -42,6 +43,7 @@ def follow(data: bytes, origin: Origin, shell: Shell) -> Result:
     if tree is None:
         return Result(whole=False)
     program = Program(data, origin, shell, walk, evaluate)
+    program.hold(held or {})
     try:
         _run(program, tree)
     except RecursionError:  # what nests deeper than anybody writes

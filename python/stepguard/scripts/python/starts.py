@@ -40,6 +40,15 @@ _JOINS = frozenset(
      "SerialGroup", "ThreadingGroup", "SSHCluster", "SSHClient", "insecure_channel", "secure_channel", "ServerProxy",
      "connect_ex", "init_rpc", "ClusterSpec")
 )  # fmt: skip
+# Of what the program itself has not defined: a function of that name that is given nodes goes to them.
+_SETS_UP = re.compile(
+    r"(?i)(?:^|_)(?:init(?:iali[sz]e)?|set_?up|connect|launch|start|spawn|join|distributed|cluster|rendezvous|bootstrap"
+    r"|deploy|broadcast)(?:_|$)"
+)
+_TRACKS = re.compile(
+    r"(?i)(?:wandb|mlflow|comet\w*|neptune|clearml|aim|swanlab|structlog|sentry\w*)\."
+    r"|.*(?:log|track|report|record|telemetry|metric|monitor|profil|history)"
+)
 _JOINS_BY_PATH = re.compile(
     r"(?:torch\.)?distributed\.run\.main|(?:jax\.)?distributed\.initialize|(?:dask\.)?distributed\.(?:client\.)?Client|Client|ray\.init"
     r"|(?:asyncssh|paramiko|socket|rpyc|zmq|redis|mpi4py)\.(?:\w+\.)*\w*[cC]onnect\w*"
@@ -132,10 +141,13 @@ def peers(made: Call) -> None:
     if made.name in _JOINS or _JOINS_BY_PATH.fullmatch(made.path) or _is_connection(made):
         made.program.acts += 1
         judge_environment(made.program)
-        for thing in made.arguments:
+        for thing in (*made.arguments, *made.named.values()):
             launching.use(shell, _of_peers(thing, made.at), f"{made.name}()", made.at)
     if _KEEPS.fullmatch(made.name):
         return
+    if _SETS_UP.search(made.name) and not _TRACKS.match(made.path):
+        names = frozenset().union(*(_of_peers(thing, made.at) for thing in made.arguments))
+        launching.use(shell, frozenset(taint for taint in names if not taint.is_count), f"{made.name}()", made.at)
     for name, thing in made.named.items():
         if DECIDING.search(name) and not isinstance(thing, Code):
             made.program.acts += 1

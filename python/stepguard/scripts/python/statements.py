@@ -114,7 +114,9 @@ def _defaults_by_decorators(program: Program, node: ast.FunctionDef | ast.AsyncF
             if keyword.arg == "default" and isinstance(decorator, ast.Call):
                 flags = [text for argument in decorator.args if (text := string_of(argument))]
                 name = max(flags, key=len, default="").lstrip("-").replace("-", "_")
-                found[name] = program.evaluate(keyword.value)
+                thing = program.evaluate(keyword.value)
+                is_made = isinstance(thing, Code) and isinstance(thing.node, ast.Lambda)
+                found[name] = calls.invoke(program, thing, (), {}, program.at(keyword.value)) if is_made else thing  # type: ignore[arg-type]
     return found
 
 

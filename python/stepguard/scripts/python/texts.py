@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from stepguard.scripts.python.things import Thing, value_of
 from stepguard.scripts.values import Array, Piece, Value, split
@@ -59,6 +59,12 @@ def substituted(text: Value, named: dict[str, Thing], at: int) -> Value:
 def replaced(text: Value, old: str, new: Value) -> Value:
     """text.replace(old, new)."""
     return _filled(text, re.compile(re.escape(old)), lambda found, number: new) if old else text
+
+
+def held_in(text: str, mark: str, held: Mapping[str, Value], at: int) -> Value:
+    """A text with what the shell has put into it, where names that begin with `mark` stand."""
+    pattern = re.compile(rf"{mark}\d+_")
+    return _filled((Piece(text, at, True),), pattern, lambda found, number: held.get(found[0], ()))
 
 
 def joined(separator: Value, items: Thing, at: int) -> Value:

@@ -96,6 +96,13 @@ def taints_in(thing: Thing) -> Taints:
     return taints_of(thing)
 
 
+def added_to(thing: Thing, taints: Taints) -> Thing:
+    """A text or number that comes from these, too."""
+    if not taints or not is_value(thing):
+        return thing
+    return tuple(piece._replace(taints=piece.taints | taints) for piece in value_of(thing, 0))
+
+
 def either(one: Thing, other: Thing, at: int) -> Thing:
     """What it may be when the one or the other path was taken."""
     if one is other:

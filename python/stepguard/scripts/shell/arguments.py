@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stepguard.scripts.options import behind_equals
 from stepguard.scripts.programs import (
     DECIDING,
+    DESCRIBING,
     DESCRIBING_KEY,
     INTERPRETERS,
     LAUNCHER_MODULES,
@@ -52,7 +53,7 @@ def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -
         is_own = launches and index not in launched
         option, value, pending = _told(field, pending, is_own or own_options is not None)
         name = option.lstrip("-+")
-        decides = bool(DECIDING.search(name) or (own_options is not None and own_options.fullmatch(name)))
+        decides = bool(_decides(name) or (own_options is not None and own_options.fullmatch(name)))
         content = next((files[key] for key in (key_of(value), key_of(value).lstrip("^@")) if key in files), ())
         if not decides and (not every or NAMING.search(name)):
             continue
@@ -60,6 +61,10 @@ def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -
         taints |= taints_of(content) if is_own or decides else _of_settings(content)
         if taints:
             yield option, taints
+
+
+def _decides(name: str) -> bool:
+    return DECIDING.search(name) is not None and DESCRIBING.search(name) is None
 
 
 def is_name(value: Value) -> bool:
@@ -101,7 +106,7 @@ def _of_settings(content: Value) -> Taints:
         if piece.taints and not line.lstrip().startswith("#"):
             key = _KEY.search(line)
             name = key[1] if key is not None else ""
-            decides = DECIDING.search(name) is not None
+            decides = _decides(name)
             if decides or not (NAMING.search(name) or DESCRIBING_KEY.fullmatch(name)):
                 found |= _of_value(name, piece.taints, (piece,), False, decides)
         line = (line + text_of((piece,))).rpartition("\n")[2]

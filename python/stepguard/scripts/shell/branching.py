@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.scope import Scope
@@ -13,31 +13,48 @@ from stepguard.scripts.shell.tree import (
     Chain,
     Command,
     For,
+    Group,
     If,
     Loop,
     Pipeline,
     Redirected,
     Statement,
     Test,
+    Text,
 )
-from stepguard.scripts.values import CLEAN, Piece, Taints, Value, computed, taints_of, unknown
+from stepguard.scripts.values import CLEAN, Piece, Taints, Value, computed, placing, taints_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 
 def chain(shell: Shell, statement: Chain, stdin: Value) -> Value:
-    left = statement.first
+    left, placed = statement.first, shell.placed
+    shell.asked = CLEAN
     printed = shell.step(left, stdin)
     decides = _is_question(left)
     certain = _always_succeeds(left)
     for operator, right in statement.rest:
         if shell.scope.ended or not shell.budget.take(1):
             break
+        asked = shell.asked
+        shell.placed |= asked
         printed = _next(shell, right, (decides or operator == "||", certain), printed, stdin)
         decides = decides or _is_question(right)
         certain = certain and _always_succeeds(right)
+        shell.asked |= asked
+    if not _ends(statement.rest[-1][1]):
+        shell.placed = placed
     return printed
+
+
+def _ends(statement: Statement) -> bool:
+    """Whether what stands behind it is reached only where it is not."""
+    if isinstance(statement, Group) and not statement.subshell and statement.body:
+        return _ends(statement.body[-1])
+    if isinstance(statement, Command) and statement.words and statement.words[0].parts:
+        return getattr(statement.words[0].parts[0], "text", "") in ("exit", "return", "exec", "break", "continue")
+    return False
 
 
 def _next(shell: Shell, right: Statement, reached: tuple[bool, bool], printed: Value, stdin: Value) -> Value:
@@ -81,20 +98,26 @@ def if_(shell: Shell, statement: If, stdin: Value) -> Value:
     printed: list[Piece] = []
     states: list[Scope] = []
     number = next(shell.branches)
+    placed = shell.placed
     for arm, (condition, body) in enumerate(statement.branches):
+        shell.asked = CLEAN
         printed += shell.run(condition, stdin)
+        shell.placed |= shell.asked
         before = shell.snapshot()
         printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
         states.append(shell.snapshot())
         shell.scope.become([before])
     printed += _within(shell, (number, len(states)), lambda: shell.run(statement.otherwise, stdin))
     states.append(shell.snapshot())
+    if not any(body and _ends(body[-1]) for _, body in statement.branches):
+        shell.placed = placed
     shell.scope.become(states)
     return tuple(printed)
 
 
 def case(shell: Shell, statement: Case, stdin: Value) -> Value:
-    shell.value(statement.subject)
+    placed = shell.placed
+    shell.placed |= placing([*shell.value(statement.subject), *_patterns(shell, statement)])
     printed: list[Piece] = []
     before = shell.snapshot()
     states: list[Scope] = [] if statement.has_default else [before.copy()]
@@ -104,7 +127,15 @@ def case(shell: Shell, statement: Case, stdin: Value) -> Value:
         states.append(shell.snapshot())
         shell.scope.become([before.copy()])
     shell.scope.become(states)
+    shell.placed = placed
     return tuple(printed)
+
+
+def _patterns(shell: Shell, statement: Case) -> Iterator[Piece]:
+    """What the patterns of a case may be, other than plain text."""
+    for word in statement.patterns:
+        if not all(isinstance(part, Text) for part in word.parts):
+            yield from shell.value(word)
 
 
 def for_(shell: Shell, statement: For, stdin: Value) -> Value:
@@ -119,19 +150,24 @@ def for_(shell: Shell, statement: For, stdin: Value) -> Value:
         taints = taints_of(piece for field in fields for piece in field.pieces)
         value = (unknown(fields[0].at if fields else 0, taints, statement.name),)
     shell.assign(statement.name, value)
+    control, placed = shell.control, shell.placed
+    shell.control |= computed(frozenset(taint for taint in taints_of(value) if taint.is_count))
     printed = shell.run(statement.body, stdin)
+    shell.control, shell.placed = control, placed
     shell.scope.become([before, shell.snapshot()])
     return printed
 
 
 def loop(shell: Shell, statement: Loop, stdin: Value) -> Value:
-    control = shell.control
+    control, placed = shell.control, shell.placed
+    shell.asked = CLEAN
     printed = list(shell.run(statement.condition, stdin))
+    shell.placed |= shell.asked
     shell.control = control | _condition(shell, statement.condition)
     before = shell.snapshot()
     printed += shell.run(statement.body, stdin)
     shell.scope.become([before, shell.snapshot()])
-    shell.control = control
+    shell.control, shell.placed = control, placed
     return tuple(printed)
 
 

@@ -264,7 +264,7 @@ class Builder:
         return self.statements(nodes[:then]), self.statements(nodes[then:])
 
     def case(self, node: Node) -> Iterator[Statement]:
-        bodies = []
+        bodies, words = [], []
         default = False
         for item in node.children:
             if item.type != "case_item":
@@ -272,9 +272,10 @@ class Builder:
             close = next((index for index, child in enumerate(item.children) if child.type == ")"), 0)
             patterns = [self._data[child.start_byte : child.end_byte] for child in item.children[:close]]
             default = default or b"*" in patterns
+            words += [self._words.word(child) for child in item.children[:close] if child.is_named]
             bodies.append(self.statements(item.children[close + 1 :]))
         subject = self._words.word(node.children[1])
-        yield Case(subject, tuple(bodies), default)
+        yield Case(subject, tuple(words), tuple(bodies), default)
 
     def for_in(self, node: Node) -> Iterator[Statement]:
         name, words, given, body = "", [], False, ()

@@ -36,6 +36,8 @@ _NAMED_SRUN = re.compile(r"(?i)(?:^|_)srun(?:_(?:cmd|command|bin|exe|path))?$") 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _TAKES_SETTING = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")  # bash -euo pipefail
 _PYTHON_SOURCE = re.compile(r"-|-[a-zA-Z]*[cm]")  # python -uc CODE
+# Of R, Julia and Perl: what starts processes on other nodes.
+_STARTS_OTHERS = re.compile(r"\bmake(?:PSOCK|SOCK|MPI)?[cC]luster\(|\baddprocs\(|\b(?:ssh|pdsh|mpirun|mpiexec)\s")
 # What slurm_job_N_resize.sh sets (scontrol, 22.05 to 26.05).
 _REFRESHED = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 _PRINTING = frozenset(
@@ -113,6 +115,8 @@ def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value
     code = " ".join(field.text for field in fields[1:])
     launching.environment(shell, fields[0].text, at, named_in=code)
     taints = taints_of(printed) | taints_of(unknown(at, named_within(field)) for field in fields[1:])
+    if _STARTS_OTHERS.search(code):
+        launching.use(shell, taints, f"what {fields[0].text} starts", at)
     return (unknown(at, calculated(code, text_of(stdin), taints)),)
 
 
@@ -176,6 +180,8 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
         if text.startswith("-") and not text.startswith("--") and "c" in text and index + 1 < len(fields):
             child = shell.child()
             child.scope.positional = tuple(fields[index + 3 :])
+            if index + 2 < len(fields):
+                child.scope.variables["0"] = fields[index + 2].pieces
             return _finished(shell, child, child.nested(fields[index + 1].pieces, child, stdin))
         if text == "-s":
             break

@@ -238,6 +238,8 @@ class Expander:
         if part.name in ("@", "*"):
             return Array(known) if known is not None else (unknown(part.at, CLEAN, part.name),)
         number = int(part.name) if len(part.name) < 4 else 0
+        if number == 0 and "0" in self._shell.scope.variables:
+            return self._shell.scope.variables["0"]
         if known is None or number == 0:
             return (unknown(part.at, CLEAN, part.name),)
         return known[number - 1].pieces if number <= len(known) else ()

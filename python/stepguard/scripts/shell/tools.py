@@ -21,6 +21,7 @@ from stepguard.scripts.values import (
     computed,
     counted,
     flat,
+    host_in,
     key_of,
     taints_of,
     text_of,
@@ -118,14 +119,34 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if taints and name == "sed" and any(field.text.startswith(("-i", "--in-place")) for field in fields):
         file = key_of(fields[-1].pieces)
         shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
+    if taints and name in _AWK:
+        for file in _written_by_awk(fields):
+            shell.scope.files[file] = (unknown(at, taints),)
     if name in ("wc", "nl") or (name == "grep" and any(field.text in ("-c", "-cv", "-vc") for field in fields)):
         taints = counted(taints)
     elif name in ("seq", "expr", "bc", "dc"):
         taints = computed(taints)
-    elif name in ("awk", "gawk", "mawk", "nawk", "jq"):
+    elif name in (*_AWK, "jq"):
         taints = calculated("\n".join(field.text for field in fields[1:]), "", taints)
-    return (unknown(at, taints),)
+    if name in ("grep", "egrep", "fgrep"):
+        shell.ask([*stdin, *(piece for field in fields for piece in field.pieces)])
+    return (unknown(at, taints, host_in(stdin)),)
 
+
+_AWK = ("awk", "gawk", "mawk", "nawk")
+_AWK_WRITES = re.compile(r">>?\s*(?:\"([\w./-]+)\"|([A-Za-z_]\w*))")
+
+
+def _written_by_awk(fields: Sequence[Field]) -> Iterator[str]:
+    """The files that print > "file" or print > variable writes, with -v variable=file."""
+    given = dict(field.text.split("=", 1) for field in fields[1:] if _GIVEN.match(field.text))
+    for field in fields[1:]:
+        for found in _AWK_WRITES.finditer(field.text):
+            if file := found[1] or given.get(found[2], ""):
+                yield file
+
+
+_GIVEN = re.compile(r"[A-Za-z_]\w*=")
 
 # An operator between two operands, or a function of numbers, in awk, perl, Python and their like.
 _ARITHMETIC = re.compile(
@@ -140,7 +161,7 @@ def calculated(code: str, code_on_stdin: str, taints: Taints) -> Taints:
     return frozenset(taint._replace(computed=True) if taint.is_count else taint for taint in taints)
 
 
-_READS_ENVIRONMENT = re.compile(r"(?:environ|env|ENVIRON|ENV)\W{1,4}(SLURM_\w+)")
+_READS_ENVIRONMENT = re.compile(r"(?:(?:environ|env|ENVIRON|ENV)\W{1,4}|hostnames?\s+\$\{?)(SLURM_\w+)")
 
 
 def _filtered(field: Field) -> Taints:
@@ -192,6 +213,12 @@ def printenv(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Va
     return tuple(found)
 
 
+def hostname(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
+    """hostname, uname -n: where this shell runs."""
+    is_name = base(fields[0].text) == "hostname" or any(field.text in ("-n", "--nodename") for field in fields)
+    return (unknown(at, label="HOSTNAME" if is_name else ""),)
+
+
 def scontrol(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     words = [field for field in fields[1:] if not field.text.startswith("-")]
     texts = [field.text.lower() for field in words]
@@ -219,5 +246,7 @@ TOOLS = {
     "mv": copy,
     "ln": copy,
     "printenv": printenv,
+    "hostname": hostname,
+    "uname": hostname,
     "scontrol": scontrol,
 }

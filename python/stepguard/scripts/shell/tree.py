@@ -131,6 +131,7 @@ class If:
 @dataclass(slots=True)
 class Case:
     subject: Word
+    patterns: tuple[Word, ...]
     bodies: tuple[tuple[Statement, ...], ...]
     has_default: bool
 

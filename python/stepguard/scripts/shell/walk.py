@@ -46,6 +46,7 @@ from stepguard.scripts.values import (
     bounded,
     carried,
     key_of,
+    placing,
     text_of,
 )
 
@@ -64,7 +65,9 @@ class Shell:
         self.in_step = in_step
         self.guarded_step = False
         self.branch: tuple[tuple[int, int], ...] = ()
-        self.control: Taints = CLEAN
+        self.control: Taints = CLEAN  # what decides how often the statement that runs is reached
+        self.asked: Taints = CLEAN  # the nodes among which the last question looked for this host
+        self.placed: Taints = CLEAN  # those of the questions that decide whether the statement that runs is reached
         self.whole = True
         self.aliases: dict[str, Value] = {}
         self.inner_jobs: list[Job] = []
@@ -120,6 +123,8 @@ class Shell:
             len(value.fields) >> 3 if isinstance(value, Array) else sum(len(piece.taints) for piece in value) >> 4
         )
         variable = self.scope.references.get(name, name)
+        if self.placed and not isinstance(value, Array):
+            value = tuple(piece._replace(taints=piece.taints | self.placed) for piece in value)
         self.scope.variables[variable] = self.scope.variables[name] = (
             value._replace(
                 fields=tuple(field._replace(pieces=carried(name, field.pieces)) for field in value.fields[:MAX_FIELDS])
@@ -195,6 +200,7 @@ class Shell:
         shell._argument_ats = self._argument_ats
         shell.guarded_step = self.guarded_step
         shell.branch, shell.control, shell.branches = self.branch, self.control, self.branches
+        shell.placed = self.placed
         shell.inner_jobs, shell.called = self.inner_jobs, self.called
         return shell
 
@@ -202,6 +208,7 @@ class Shell:
         """Calls a function of the script."""
         function = self.scope.functions[name]
         self.called.add(name)
+        placed = self.placed
         before, ats_before, references = self.scope.positional, self._argument_ats, self.scope.references
         locals_before, self._locals = self._locals, {}
         self.scope.positional = tuple(arguments)
@@ -211,7 +218,7 @@ class Shell:
         printed = self.run(function.body, stdin)
         self.scope.functions.setdefault(name, function)
         self._uncover()
-        self._locals = locals_before
+        self._locals, self.placed = locals_before, placed
         self.scope.positional, self._argument_ats, self.scope.references = before, ats_before, references
         self.scope.ended = False
         return printed
@@ -224,6 +231,10 @@ class Shell:
         """Notes a command that prepares a node outside of a step."""
         if not self.in_step and (told := setup.of_command(name, fields[1:], self.scope.variables)):
             self.job.setups.setdefault(at, Setup(at, told))
+
+    def ask(self, compared: Sequence[Piece]) -> None:
+        """Notes what a question compares."""
+        self.asked |= placing(compared)
 
     def run_mentioned_functions(self, data: bytes) -> None:
         """Functions that nothing was seen to call, but that are named where a program may: export -f, trap, bash -c."""
@@ -319,8 +330,7 @@ class Shell:
         return self.scope.copy()
 
     def _test(self, statement: Test, _: Value) -> Value:
-        for word in statement.words:
-            self.value(word)
+        self.ask([piece for word in statement.words for piece in self.value(word)])
         return ()
 
     def _calculation(self, statement: Calculation, _: Value) -> Value:
