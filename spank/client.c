@@ -151,6 +151,16 @@ static int go_on_unguarded(const char *why)
 	return 0;
 }
 
+/* Where the command of this component is: getopt counts from the ":" before the component, or from the program's name. */
+static int command_at(const struct words *words, int component)
+{
+	int start = 0;
+
+	while (component > 0 && ++start < words->count)
+		component -= strcmp(words->word[start], ":") == 0;
+	return start + optind;
+}
+
 /* Asks the bridge about this command line, which stays in `words`. */
 static int ask_about(struct words *words, int program, int component, struct stepguard_answer *answer)
 {
@@ -159,17 +169,18 @@ static int ask_about(struct words *words, int program, int component, struct ste
 		return STEPGUARD_BROKEN;
 	}
 	char script[4096] = "";
+	int at = program == STEPGUARD_ALLOCATOR ? command_at(words, component) : optind;
 	int fd = -1;
 
-	if (program == STEPGUARD_ALLOCATOR && optind < words->count)
-		fd = submission_open(words, optind, script, sizeof(script));
+	if (program == STEPGUARD_ALLOCATOR && at < words->count)
+		fd = submission_open(words, at, script, sizeof(script));
 	if (fd >= 0)
 		close(fd);
 	struct stepguard_question question = {
 		.program = program,
 		.component = component,
 		.inherited = !client.given,
-		.command_at = optind,
+		.command_at = at,
 		.words = words->bytes,
 		.words_size = words->size,
 		.script = script[0] ? script : NULL,

@@ -89,6 +89,16 @@ def test_script_is_quoted_from_where_sbatch_finds_it(
     ) is bool(said)
 
 
+@pytest.mark.parametrize(
+    "components", [["-n1", ":", "--auto-resume=1", "-n2"], ["-n1", ":", "-n2", "--auto-resume", "1"]]
+)
+def test_component_of_a_heterogeneous_job(shim: Shim, job: Path, components: list[str]) -> None:
+    outcome = shim.run(["sbatch", *components, str(job)], context="allocator", cwd=job.parent)
+    assert outcome.status == 2
+    (line,) = outcome.lines
+    assert f": write sbatch -n1 : -n2 {job}, and on line 7 of {job} write: srun --auto-resume=1 -n4 " in line
+
+
 def test_warning_instead(shim: Shim, job: Path) -> None:
     outcome = shim.run(
         ["sbatch", str(job)], context="allocator", script=job, plugstack="optional {plugin} misplaced=warn"
