@@ -18,6 +18,8 @@ from stepguard.report.screen import Screen
 from stepguard.slurm import hostlist
 
 STALE = "stale-nodelist"
+# So scripts/judging.py ends what was read within a guarded step, each attempt of which has the variables anew.
+_OF_THE_ATTEMPT = "may not be the step's own"
 _LINES = 9
 _VALUE_CHARS = 500
 _COUNTS = ("NNODES", "NUM_NODES")
@@ -47,7 +49,8 @@ def happenings(record: Record) -> list[Happening]:
         return []
     nodes = record.manifest.nodes if record.manifest else []
     named = [node for node in nodes if node in lost.nodes]
-    stale = [one for one in record.script_findings if one.kind == STALE] if named else []
+    findings = record.script_findings if named else ()
+    stale = [one for one in findings if one.kind == STALE and not one.message.endswith(_OF_THE_ATTEMPT)]
     return [Happening(lost.time_s, one, _sentence(one, lost, named)) for one in stale]
 
 

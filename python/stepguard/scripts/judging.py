@@ -20,6 +20,7 @@ _COMPONENTS = "guards no step of several components"
 _EXCLUSIVE = ("", "exclusive")
 # Further up, sbatch would refuse it.
 _INSTEAD_OF_LATE = "Remove --auto-resume here and write it on srun: srun --auto-resume=1 … PROGRAM"
+_ALLOCATING = ("srun --", "sbatch --", "salloc --")
 _OF_ANOTHER_JOB = ("sbatch", "salloc")
 
 
@@ -187,10 +188,15 @@ def _path(use: Use) -> str:
     if len(names) > 1 and use.sink.split(",")[0].split(" in ")[0] == names[-1]:
         names.pop()
     steps = " → ".join(names)
-    return f"{steps} → {use.sink} on line {{line:{use.sink_at}}}: stale after a resume"
+    # Each attempt of a guarded step has these variables anew, for all nodes of the job.
+    wrong = "may not be the step's own" if taint.in_step else "stale after a resume"
+    return f"{steps} → {use.sink} on line {{line:{use.sink_at}}}: {wrong}"
 
 
 def _cure(use: Use) -> str:
-    if use.taint.is_count:
-        return "$(stepguard nodes --count), or SLURM_STEP_NUM_NODES inside of the step"
-    return "$(stepguard nodes --first), or --list; SLURM_STEP_NODELIST inside of the step"
+    is_count = use.taint.is_count
+    if use.sink.startswith(_ALLOCATING):
+        return f"Ask there: $(stepguard nodes {'--count' if is_count else '--list'})"
+    them = "--count), or SLURM_STEP_NUM_NODES" if is_count else "--first), --list, or SLURM_STEP_NODELIST"
+    where = "" if use.taint.in_step else "Ask where it is used, for a step inside of it: "
+    return f"{where}$(stepguard nodes {them}"

@@ -20,13 +20,15 @@ MAX_TAINTS = 128  # of a value
 class Taint(NamedTuple):
     """A value that was read from a variable of the job's nodes.
 
-    `at` is where it was read, `variable` from which, `is_count` whether it is a number of nodes, `computed` whether it
-    went through arithmetic since, `path` the variables that it went through.
+    `at` is where it was read, `variable` from which, `is_count` whether it is a number of nodes, `in_step` whether that
+    was within a guarded step, `computed` whether it went through arithmetic since, `path` the variables that it went
+    through.
     """
 
     at: int
     variable: str
     is_count: bool
+    in_step: bool = False
     computed: bool = False
     path: tuple[str, ...] = ()
 

@@ -60,7 +60,7 @@ def test_for_people(tmp_path: Path) -> None:
     assert "error SG201 SLURM_JOB_NODELIST → srun --nodelist on line 3" in lines[0]
     assert lines[1].strip() == STALE.splitlines()[2]
     assert lines[2].strip().startswith("why: ")
-    assert any(line.strip().startswith("→ $(stepguard nodes") for line in lines)
+    assert any(line.strip().startswith("→ Ask there: $(stepguard nodes --list)") for line in lines)
 
 
 def test_information_only_when_asked_for(tmp_path: Path) -> None:

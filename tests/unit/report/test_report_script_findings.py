@@ -21,6 +21,7 @@ from unit.archive.building import START_S, manifest, write_record
 
 LIST = "SLURM_JOB_NODELIST → MASTER_ADDR → torchrun --rdzv_endpoint on line 22: stale after a resume"
 COUNT = "SLURM_NNODES → srun -N on line 20: stale after a resume"
+WITHIN = "SLURM_JOB_NODELIST → MASTER_ADDR → torchrun on line 23: may not be the step's own"
 NODES = ["n1", "n2", "n3", "n4"]
 
 
@@ -53,6 +54,12 @@ def record_with(
     told = manifest(attempt=attempt, node_list="n[1-4]", nodes=NODES, script_findings=list(findings))
     write_record(root, told, files={"resumes.jsonl": journal})
     return find(root, "12")[-1]
+
+
+def test_what_is_read_within_the_step_is_not_of_the_first_attempt(tmp_path: Path) -> None:
+    events = [event("start", 0), *resumed(0, ["n3"], ["n1", "n2", "n4"])]
+    record = record_with(tmp_path, events, [finding(14, LIST), finding(23, WITHIN)])
+    assert [one.finding.line for one in happenings(record)] == [14]
 
 
 def texts(record: Record) -> list[str]:

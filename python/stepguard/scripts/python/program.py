@@ -234,8 +234,9 @@ class Program:
         if held is not None:
             return held
         is_count = is_stale_count(name)
+        taint = Taint(at, name, is_count, self.shell.guarded_step)
         stale = is_count or is_stale_list(name)
-        return (unknown(at, frozenset((Taint(at, name, is_count),)) if stale else CLEAN, name, quoted=True),)
+        return (unknown(at, frozenset((taint,)) if stale else CLEAN, name, quoted=True),)
 
     def environment(self) -> dict[str, Value]:
         """The variables that the program has set."""

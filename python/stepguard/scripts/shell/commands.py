@@ -114,7 +114,8 @@ def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value
     """What perl -e CODE and its like print; they read the environment, too."""
     code = " ".join(field.text for field in fields[1:])
     launching.environment(shell, fields[0].text, at, named_in=code)
-    taints = taints_of(printed) | taints_of(unknown(at, named_within(field)) for field in fields[1:])
+    named = frozenset().union(*(named_within(field, shell.guarded_step) for field in fields[1:]))
+    taints = taints_of(printed) | named
     if _STARTS_OTHERS.search(code):
         launching.use(shell, taints, f"what {fields[0].text} starts", at)
     return (unknown(at, calculated(code, text_of(stdin), taints)),)

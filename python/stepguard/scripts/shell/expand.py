@@ -194,10 +194,9 @@ class Expander:
         variables = self._shell.scope.variables
         if name in variables:
             return variables[name]
-        if is_stale_list(name):
-            return (unknown(at, frozenset((Taint(at, name, False),)), name),)
-        if is_stale_count(name):
-            return (unknown(at, frozenset((Taint(at, name, True),)), name),)
+        is_count = is_stale_count(name)
+        if is_count or is_stale_list(name):
+            return (unknown(at, frozenset((Taint(at, name, is_count, self._shell.guarded_step),)), name),)
         if TASK.fullmatch(name):
             self._shell.job.reads_task_variable = True
         return (unknown(at, CLEAN, name),)

@@ -112,9 +112,9 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         content = shell.scope.files.get(key_of(field.pieces))
         if content:
             taints |= taints_of(content)
-        taints |= named_within(field)
+        taints |= named_within(field, shell.guarded_step)
         if any(piece.label == _ENVIRONMENT for piece in stdin):
-            taints |= _filtered(field)
+            taints |= _filtered(field, shell.guarded_step)
     name = base(fields[0].text)
     if taints and name == "sed" and any(field.text.startswith(("-i", "--in-place")) for field in fields):
         file = key_of(fields[-1].pieces)
@@ -164,23 +164,24 @@ def calculated(code: str, code_on_stdin: str, taints: Taints) -> Taints:
 _READS_ENVIRONMENT = re.compile(r"(?:(?:environ|env|ENVIRON|ENV)\W{1,4}|hostnames?\s+\$\{?)(SLURM_\w+)")
 
 
-def _filtered(field: Field) -> Taints:
+def _filtered(field: Field, in_step: bool) -> Taints:
     """Variables that are picked out of what env prints."""
     found = CLEAN
     for piece in field.pieces:
         for match in STALE.finditer(piece.text or ""):
-            found |= {Taint(piece.at + match.start(), match[0], is_stale_count(match[0]))}
+            found |= {Taint(piece.at + match.start(), match[0], is_stale_count(match[0]), in_step)}
     return found
 
 
-def named_within(field: Field) -> Taints:
+def named_within(field: Field, in_step: bool) -> Taints:
     """Variables that a one-liner of awk, perl, R or Python reads."""
     found = CLEAN
     text = field.text
     if "SLURM_" in text:
         for match in _READS_ENVIRONMENT.finditer(text):
             if STALE.fullmatch(match[1]):
-                found |= {Taint(_place(field.pieces, match.start(1)), match[1], is_stale_count(match[1]))}
+                at = _place(field.pieces, match.start(1))
+                found |= {Taint(at, match[1], is_stale_count(match[1]), in_step)}
     return found
 
 
