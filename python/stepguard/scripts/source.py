@@ -24,8 +24,27 @@ _NAMES = {
 _DIRECTIVE = re.compile(rb"^#SBATCH\s", re.MULTILINE)
 _FENCE = re.compile(rb"^(?:```|# .*\n\n[A-Z])", re.MULTILINE)
 _SLURM_COMMAND = re.compile(
-    rb"^\s*(?:exec |time )?(?:srun|sbatch|salloc|mpirun|torchrun|scontrol|module|export|set -)", re.MULTILINE
+    rb"^\s*(?:exec |time )?(?:(?:srun|sbatch|salloc|mpirun|torchrun|scontrol|module|export)\b(?!\s*[:,.])|set -)",
+    re.MULTILINE,
 )
+_IMPORT = re.compile(
+    rb"^(?:import [\w.]+(?: as \w+)?(?:, [\w.]+(?: as \w+)?)*|from [\w.]+ import [\w(*, ]+)[ \t]*$", re.MULTILINE
+)
+# Words of sentences; and how lines begin that are none.
+_SMALL_WORD = re.compile(
+    rb"(?i)(?<![\w$/.-])(?:the|an?|of|to|and|is|are|was|were|that|with|this|it|we|you|not|be)(?![\w/=-])"
+)
+_WORD = re.compile(rb"[^\s]+")
+_CODE_LINE = re.compile(
+    rb"^[ \t]*(?:[A-Za-z_][\w\[\]]*\+?=|[\w-]+[ \t]*\(\)"
+    rb"|(?:if|then|else|fi|for|while|until|do|done|case|esac|function|export|local|declare|readonly|source|set|cd|echo"
+    rb"|printf|exec|eval|srun|sbatch|salloc|module|[.:{}()\[])(?=[\s;]|$)(?![^\n]*\.$))",
+    re.MULTILINE,
+)
+_COMMENT_LINE = re.compile(rb"^[ \t]*#[^\n]*", re.MULTILINE)
+_PROSE_BYTES = 4096
+_MIN_SMALL_WORDS = 3
+_WORDS_A_SMALL_ONE = 12
 
 
 @dataclass(frozen=True)
@@ -108,10 +127,20 @@ def _language(name: str, data: bytes) -> str:
     suffix = name.rpartition("/")[2].rpartition(".")
     known = _NAMES.get(suffix[2].lower(), "") if suffix[0] else ""
     if known:
-        return known
+        return "none" if known == "shell" and _is_prose(data) else known
+    if not suffix[0] and _IMPORT.search(data):
+        return "python"
     if not suffix[0] and (_DIRECTIVE.match(data) or _SLURM_COMMAND.search(data)) and not _FENCE.search(data):
         return "shell"
     return "none"
+
+
+def _is_prose(data: bytes) -> bool:
+    """Whether a text without a shebang consists of sentences."""
+    text = _COMMENT_LINE.sub(b"", data[:_PROSE_BYTES])
+    small = len(_SMALL_WORD.findall(text))
+    words = len(_WORD.findall(text))
+    return small >= _MIN_SMALL_WORDS and small * _WORDS_A_SMALL_ONE >= words and _CODE_LINE.search(text) is None
 
 
 def _of_shebang(data: bytes) -> str:

@@ -39,6 +39,40 @@ def test_no_script(data: bytes) -> None:
     assert check("job.sbatch", data) == Report("job.sbatch", "not-a-script")
 
 
+_PROSE = b"""The cluster hums at night,
+SLURM_JOB_NODELIST glows in amber light;
+we asked for srun --auto-resume=1 and slept,
+and woke to find that the promise was kept.
+"""
+
+
+@pytest.mark.parametrize("name", ["notes", "notes.sh", "notes.sbatch", "notes.txt"])
+def test_prose_is_no_script(name: str) -> None:
+    assert check(name, _PROSE).parse == "not-a-script"
+
+
+def test_a_library_with_long_comments_is_a_script() -> None:
+    text = b"# this is what we use to find the head of the job, and it is not that hard\nhead() { hostname; }\nhead\n"
+    assert check("lib.sh", text).parse == "ok"
+
+
+def test_settings_are_no_script() -> None:
+    assert check("settings", b"trainer:\n  srun: yes\nsrun:\n  args: --auto-resume=1\n").parse == "not-a-script"
+
+
+def test_python_is_known_by_its_imports() -> None:
+    report = check(
+        "entry", b'import os\nprint(os.environ["SLURM_PROCID"])\nos.system("./a " + os.environ["SLURM_NODELIST"])\n'
+    )
+    assert (report.parse, kinds(report)) == ("ok", [("stale-nodelist", 3)])
+
+
+@pytest.mark.parametrize("word", ["done", "fi", "}", "then", "esac"])
+def test_a_word_that_ends_nothing_is_a_fault(word: str) -> None:
+    report = check("a.sh", HEAD + STALE + b"\n" + word.encode() + b"\necho end\n")
+    assert (report.parse, kinds(report), report.unread_line) == ("partial", [("stale-nodelist", 3)], 4)
+
+
 def test_column_counts_characters() -> None:
     (finding,) = check("a.sh", HEAD + "echo é; ".encode() + STALE + b"\n").findings
     assert (finding.line, finding.column) == (3, 33)

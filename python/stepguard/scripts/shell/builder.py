@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 40  # of nested statements and substitutions; each takes a few frames of Python's stack
 _BEHIND_END = (b"", b"\n", b")", b"`")
 _TERMINALS = frozenset((";", "&", "\n", ";;", "comment", "(", ")", "{", "}", "then", "do", "done", "fi"))
+
+# Words that only end or go on with a compound command; where one stands for itself, a shell goes no further.
+_STRAY = re.compile(rb"(?:done|fi|esac|then|do|else|elif|\})(?=[\s;)]|$)")
 
 
 class Builder:
@@ -106,6 +110,8 @@ class Builder:
                 words.append(word)
                 at = child.start_byte if at < 0 else at
                 end = child.end_byte
+        if _STRAY.match(self._data, node.start_byte):
+            self._leave_out(node.start_byte)
         made = Command(tuple(words), tuple(assignments), self._at(at if at >= 0 else node.start_byte))
         yield Redirected(made, tuple(redirects)) if redirects else made
 

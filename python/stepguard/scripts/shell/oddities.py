@@ -41,8 +41,16 @@ _REWRITES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]], .
     (re.compile(rb"(?<=\s)~(?=\s)"), _filled),
     # n=$((n + 1)) 2>/dev/null && …
     (re.compile(rb"(?<=\s)2>[ \t]*(?:/dev/null|&1)(?=[\s;)])"), _blank),
-    # hosts=(${(f)"$(…)"}), of zsh
-    (re.compile(rb"\$\{\(\w+\)(\"\$\([^\n]{0,200}?\)\")\}"), lambda found: found[1].rjust(len(found[0]) - 1) + b" "),
+    # hosts=(${(f)"$(…)"}), ${(f)$(…)}, of zsh
+    (
+        re.compile(rb"\$\{\([^()\n]{1,20}\)(\"\$\([^\n]{0,200}?\)\"|\$\([^\n]{0,200}?\))\}"),
+        lambda found: found[1].rjust(len(found[0]) - 1) + b" ",
+    ),
+    # ${(j:,:)hosts}, ${(s: :)list}, of zsh
+    (
+        re.compile(rb"\$\{\([^()\n]{1,20}\)(\w+)([^}\s\"'`$]*)\}"),
+        lambda found: (b"${%b%%" % found[1]).ljust(len(found[0]) - 1, b"_") + b"}",
+    ),
 )
 _MAX_LINES = 64  # with several documents
 _LINE = re.compile(rb"(?m)^[^\n]*<<[^\n]*\n")
