@@ -15,7 +15,7 @@ from stepguard.scripts.mentions import gather
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.rules import SEVERITIES, Finding, rules
 from stepguard.scripts.scope import Budget, Scope
-from stepguard.scripts.shell import launching
+from stepguard.scripts.shell import uses
 from stepguard.scripts.shell.reader import NOTHING, Reading, read
 from stepguard.scripts.shell.walk import Shell
 from stepguard.scripts.source import Source, source
@@ -118,7 +118,7 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
         shell.run(reading.statements)
         shell.run_mentioned_functions(text.data)
         if not text.data.startswith(b"#!") and not job.starts_step:
-            launching.environment(shell, "what sources this file", len(text.data))
+            uses.environment(shell, "what sources this file", len(text.data))
         whole = reading.whole and shell.whole
     elif text.language == "other":
         gather(directives.lines_of(text.data), job)

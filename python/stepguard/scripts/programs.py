@@ -28,12 +28,12 @@ HARMLESS = frozenset(
 
 # They start something elsewhere, or tell something elsewhere how it finds its peers.
 LAUNCHERS = frozenset(
-    ("accelerate", "ansible", "ansible-playbook", "aprun", "bpsh", "charmrun", "clush", "colossalai", "composer",
-     "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "gaspi_run", "horovodrun",
+    ("accelerate", "ansible", "ansible-playbook", "aprun", "beeond", "bpsh", "charmrun", "clush", "colossalai",
+     "composer", "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "gaspi_run", "horovodrun",
      "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun", "lightning", "mpdboot", "mpiexec", "mpiexec.hydra",
      "mpiexec.slurm", "mpirun", "mpirun_rsh", "mussh", "orterun", "parallel", "parallel-scp", "parallel-ssh", "pdcp",
      "pdsh", "pnuke", "prrte", "prsync", "prterun", "prun", "pscp", "psh", "pssh", "ray", "rpdcp", "rsh", "rsync",
-     "rush", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx")
+     "rungms", "rush", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx")
 )  # fmt: skip
 
 # Launchers that launch the program behind their own options; those of the second set take -m MODULE for it, too.
@@ -125,20 +125,12 @@ TUNING = re.compile(
     r"|warmup\w*|\w*decay|momentum|accum\w*|grad\w*|dropout|temperature)(?:$|[-_.])"
 )
 
-# Files that programs read by their names: Hadoop, Spark and HBase; Abaqus; MPICH 1, LAM, PVM.
-KNOWN_FILES = frozenset(
-    (
-        "workers",
-        "slaves",
-        "masters",
-        "regionservers",
-        "abaqus_v6.env",
-        "mpd.hosts",
-        "machines.LINUX",
-        "lamhosts",
-        "pvmhosts",
-    )
+# Files that programs read without being told of them: Hadoop, Spark, Flink, HBase; Abaqus; MPICH 1, LAM, PVM; WIEN2k.
+KNOWN_FILE = re.compile(
+    r"workers|slaves|masters|regionservers|abaqus_v6\.env|mpd\.hosts|machines\.LINUX|lamhosts|pvmhosts|\.machines"
 )
+# Such files of one program: ORCA takes INPUT.nodes.
+OWN_FILES = {"orca": re.compile(r".+\.nodes")}
 
 # Keys of settings that describe a run.
 DESCRIBING_KEY = re.compile(r"(?i)run|job|trial|meta(?:data)?|info|version|group|created|started(?:_on)?|author")

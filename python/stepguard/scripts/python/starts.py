@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stepguard.scripts.programs import DECIDING
 from stepguard.scripts.python.program import Program
 from stepguard.scripts.python.things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
-from stepguard.scripts.shell import launching
+from stepguard.scripts.shell import uses
 from stepguard.scripts.shell.arguments import is_name
 from stepguard.scripts.values import CLEAN, Array, Field, Taints, text_of
 
@@ -40,6 +40,7 @@ _JOINS = frozenset(
      "SerialGroup", "ThreadingGroup", "SSHCluster", "SSHClient", "insecure_channel", "secure_channel", "ServerProxy",
      "connect_ex", "init_rpc", "ClusterSpec")
 )  # fmt: skip
+_CONFIGURATION = re.compile(r"(?i)\w*(?:cfg|conf|config|configuration|settings|trainer|strategy|hparams)")
 # Of what the program itself has not defined: a function of that name that is given nodes goes to them.
 _SETS_UP = re.compile(
     r"(?i)(?:^|_)(?:init(?:iali[sz]e)?|set_?up|connect|launch|start|spawn|join|distributed|cluster|rendezvous|bootstrap"
@@ -132,7 +133,7 @@ def judge_environment(program: Program) -> None:
     shell.scope.files |= program.files
     for name in held:
         shell.scope.exported = {name}
-        launching.environment(shell, "this program", program.at(program.exported[name]))
+        uses.environment(shell, "this program", program.at(program.exported[name]))
 
 
 def peers(made: Call) -> None:
@@ -142,16 +143,27 @@ def peers(made: Call) -> None:
         made.program.acts += 1
         judge_environment(made.program)
         for thing in (*made.arguments, *made.named.values()):
-            launching.use(shell, _of_peers(thing, made.at), f"{made.name}()", made.at)
+            uses.note(shell, _of_peers(thing, made.at), f"{made.name}()", made.at)
     if _KEEPS.fullmatch(made.name):
         return
     if _SETS_UP.search(made.name) and not _TRACKS.match(made.path):
         names = frozenset().union(*(_of_peers(thing, made.at) for thing in made.arguments))
-        launching.use(shell, frozenset(taint for taint in names if not taint.is_count), f"{made.name}()", made.at)
+        uses.note(shell, frozenset(taint for taint in names if not taint.is_count), f"{made.name}()", made.at)
     for name, thing in made.named.items():
         if DECIDING.search(name) and not isinstance(thing, Code):
             made.program.acts += 1
-            launching.use(shell, _of_peers(thing, made.at), f"{name} of {made.name}()", made.at)
+            uses.note(shell, _of_peers(thing, made.at), f"{name} of {made.name}()", made.at)
+
+
+def settings(program: Program, target: ast.expr, thing: Thing) -> None:
+    """Notes what is set in a configuration from elsewhere: cfg.trainer.num_nodes = …"""
+    if isinstance(target, ast.Attribute) and DECIDING.search(target.attr) and not isinstance(thing, Code):
+        root = target.value
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if isinstance(root, ast.Name) and _CONFIGURATION.fullmatch(root.id):
+            at = program.at(target)
+            uses.note(program.shell, _of_peers(thing, at), f"{root.id}.{target.attr}", at)
 
 
 def _of_peers(thing: Thing, at: int) -> Taints:

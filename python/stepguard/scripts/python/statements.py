@@ -48,6 +48,7 @@ def _assign(program: Program, node: ast.Assign) -> None:
     thing = program.evaluate(value)
     for target in node.targets:
         binding.bind(program, target, thing, program.at(value))
+        starts.settings(program, target, thing)
 
 
 def _annotated(program: Program, node: ast.AnnAssign) -> None:

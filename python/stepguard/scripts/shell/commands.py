@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepguard.scripts.options import GUARD, behind_equals, is_guard, parse
 from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, WRAPPERS, base
-from stepguard.scripts.shell import launching
+from stepguard.scripts.shell import launching, uses
 from stepguard.scripts.shell.builtins import BUILTINS
 from stepguard.scripts.shell.carriers import conda, exec_, found, look_for_option, parallel, program, wrapper, xargs
 from stepguard.scripts.shell.tools import TOOLS, calculated, everything, named_within, tool
@@ -113,11 +113,11 @@ def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at:
 def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value, at: int) -> Value:
     """What perl -e CODE and its like print; they read the environment, too."""
     code = " ".join(field.text for field in fields[1:])
-    launching.environment(shell, fields[0].text, at, named_in=code)
+    uses.environment(shell, fields[0].text, at, named_in=code)
     named = frozenset().union(*(named_within(field, shell.guarded_step) for field in fields[1:]))
     taints = taints_of(printed) | named
     if _STARTS_OTHERS.search(code):
-        launching.use(shell, taints, f"what {fields[0].text} starts", at)
+        uses.note(shell, taints, f"what {fields[0].text} starts", at)
     return (unknown(at, calculated(code, text_of(stdin), taints)),)
 
 

@@ -7,24 +7,25 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepguard.scripts.facts import Job, Mention, Step, Use
+from stepguard.scripts.facts import Job, Mention, Step
 from stepguard.scripts.options import GUARD, CommandLine, Given, arguments, exported_by, parse
-from stepguard.scripts.programs import INTERPRETERS, KNOWN_FILES, WRITING_OPTION, WRITING_PROGRAM, base, is_python
-from stepguard.scripts.shell import setup
-from stepguard.scripts.shell.arguments import deciding, is_launcher, is_name
+from stepguard.scripts.programs import (
+    INTERPRETERS,
+    base,
+    is_python,
+)
+from stepguard.scripts.shell import setup, uses
+from stepguard.scripts.shell.arguments import deciding, is_launcher
 from stepguard.scripts.values import (
-    MAX_TAINTS,
     UNKNOWN,
     Field,
     Taints,
     Value,
-    flat,
     key_of,
     taints_of,
     texts_of,
     unknown,
 )
-from stepguard.scripts.variables import may_tell_of_peers, tells_of_peers
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 _PLACING = frozenset(("nodelist", "nodefile", "exclude"))
 _SIZING = frozenset(("nodes", "ntasks", "ntasks-per-node", "relative", "gpus", "minnodes"))
 _NO_STEP = frozenset(("help", "usage", "version"))
-_SETTINGS_FILE = re.compile(
-    r"(?i)[^=]\.(?:ini|cfg|conf|config|ya?ml|json|toml|xml|env|properties|hosts?|txt|lst)$|host_?file|machine_?file"
-)
 _SCRIPT_IN_TEXT = re.compile(r"[\w./-]+\.(?:py|sh|R|jl)\b")
 
 
@@ -49,21 +47,6 @@ def shown_at(field: Field) -> int:
 def mention(shell: Shell, at: int, place: str, value: str) -> None:
     """Notes an --auto-resume that is no option of srun."""
     shell.job.mentions.setdefault(at, Mention(at, place, value))
-
-
-def use(shell: Shell, taints: Taints, sink: str, at: int, softly: bool = False) -> None:
-    """Notes that values decide where something runs."""
-    if len(taints) >= MAX_TAINTS:
-        shell.budget.spent = True
-    for taint in taints:
-        soft = taint.is_count and (softly or taint.computed)
-        shell.job.uses.setdefault((taint.at, soft), Use(taint, sink, at, soft))
-
-
-def by_control(shell: Shell, what: str, at: int) -> None:
-    """Notes what decides how often a program is called, and on which of the nodes."""
-    use(shell, shell.control, f"how often {what} is called", at, softly=True)
-    use(shell, shell.placed, f"where {what} is called", at)
 
 
 # -- srun -------------------------------------------------------------------------------------------------------------
@@ -156,13 +139,13 @@ def _options(shell: Shell, line: CommandLine, program: str, at: int) -> Taints:
         content = shell.scope.files.get(key_of(given.value)) if given.value else None
         if given.name in _PLACING:
             taints |= taints_of(content or ())
-            use(shell, taints, f"{program} --{given.name}", at)
+            uses.note(shell, taints, f"{program} --{given.name}", at)
             found |= taints
         elif given.name in _SIZING:
-            use(shell, taints, f"{program} --{given.name}", at, softly=True)
+            uses.note(shell, taints, f"{program} --{given.name}", at, softly=True)
         elif given.name == "export" and taints:
-            use(shell, taints, f"{program} --export", at)
-    by_control(shell, program, at)
+            uses.note(shell, taints, f"{program} --export", at)
+    uses.by_control(shell, program, at)
     return found
 
 
@@ -235,11 +218,11 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     what = name if UNKNOWN not in name else "a program"
     every = launches or shell.in_step
     for option, decided in deciding(fields, shell.scope.files, every):
-        use(shell, decided, f"{what} {option}" if option else f"an argument of {what}", at)
-    environment(shell, what, at, may_be_told=every or is_python(name) or "/" in fields[0].text)
-    _known_files(shell, what, at)
+        uses.note(shell, decided, f"{what} {option}" if option else f"an argument of {what}", at)
+    uses.environment(shell, what, at, may_be_told=every or is_python(name) or "/" in fields[0].text)
+    uses.known_files(shell, what, at)
     if every:
-        by_control(shell, what, at)
+        uses.by_control(shell, what, at)
     shell.prepare(name, fields, at)
     taints = taints_of(stdin) | taints_of(piece for field in fields for piece in field.pieces)
     for field in words:
@@ -247,48 +230,7 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
         if content:
             taints |= taints_of(content)
     if taints and not shell.in_step:
-        _may_write(shell, fields, taints, at)
+        uses.may_write(shell, fields, taints, at)
     if launches and taints_of(stdin) and name not in ("ssh", "rsh"):
-        use(shell, taints_of(stdin), f"the input of {what}", at)
+        uses.note(shell, taints_of(stdin), f"the input of {what}", at)
     return (unknown(at, taints),)
-
-
-def _known_files(shell: Shell, what: str, at: int) -> None:
-    """Judges the files that programs read without being told of them."""
-    shell.budget.take(len(shell.scope.files) >> 3)
-    for file, content in shell.scope.files.items():
-        if base(file) in KNOWN_FILES:
-            use(shell, taints_of(content), f"{base(file)}, which {what} may read", at)
-
-
-def _may_write(shell: Shell, fields: Sequence[Field], taints: Taints, at: int) -> None:
-    """A program that is told of nodes and of a file may put the ones into the other: crudini --set FILE … LIST."""
-    names = (base(field.text) for field in fields[: 2 if is_python(base(fields[0].text)) else 1])
-    if not any(map(WRITING_PROGRAM.search, names)) and not any(
-        WRITING_OPTION.fullmatch(field.text) for field in fields[1:]
-    ):
-        return
-    for field in fields[1:]:
-        if not field.taints and _SETTINGS_FILE.search(field.text):
-            file = key_of(field.pieces)
-            shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
-
-
-def environment(shell: Shell, what: str, at: int, named_in: str | None = None, may_be_told: bool = False) -> None:
-    """Judges what a program learns of its peers from the environment; `named_in`: only what that text names;
-    `may_be_told`: also by variables whose names say nothing."""
-    shell.budget.take(len(shell.scope.exported) >> 3)
-    for name in sorted(shell.scope.exported):
-        value = shell.scope.variables.get(name)
-        if value is None or (named_in is not None and name not in named_in):
-            continue
-        held = flat(value)
-        if not tells_of_peers(name):
-            if may_be_told and may_tell_of_peers(name) and not any(" " in (piece.text or "") for piece in held):
-                taints = frozenset(taint for taint in taints_of(held) if not taint.is_count)
-                use(shell, taints, f"{name}, which {what} gets", at)
-            continue
-        taints = taints_of(held) | taints_of(shell.scope.files.get(key_of(held), ()))
-        taints = frozenset(taint for taint in taints if not (taint.is_count and is_name(held)))
-        if taints:
-            use(shell, taints, f"{name}, which {what} gets", at)
