@@ -219,11 +219,7 @@ def shown(words: Sequence[str]) -> str:
 
 
 def _printable(text: str) -> str:
+    from stepguard.escaping import visible  # for messages alone: a right placement is told nothing
+
     cut = text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
-    return "".join(char if char.isprintable() else _escaped(char) for char in cut)
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    # A byte that is no UTF-8 arrives as 0xDC00 + byte (surrogateescape).
-    return f"\\x{code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else code:02x}"
+    return visible(cut)

@@ -161,7 +161,7 @@ def test_shown_words_can_be_pasted_into_a_shell(words: list[str]) -> None:
 
 
 def test_bytes_that_are_no_text_are_shown_as_such() -> None:
-    assert bridge.shown(["\udcff\n\x1b"]) == "'\\xff\\x0a\\x1b'"
+    assert bridge.shown(["\udcff\n\x1b"]) == "'\\xff\\n\\x1b'"
     assert bridge.shown(["x" * 1000]) == "x" * 300 + "…"
 
 

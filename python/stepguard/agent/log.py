@@ -7,6 +7,8 @@ import os
 import time
 from collections.abc import Callable
 
+from stepguard.escaping import visible
+
 _ERROR, _WARNING, _INFO = 3, 4, 6
 # A full disk or a flood of garbage must not fill the journal too: one line of a kind within this time.
 _QUIET_S = 60.0
@@ -40,13 +42,8 @@ class Log:
             self._kinds[kind] = (now_s, 0)
             if unsaid:
                 text += f" (and {unsaid} more like this)"
-        line = f"<{level}>stepguard agent: {printable(text)[:_MAX_CHARS]}\n"
+        line = f"<{level}>stepguard agent: {visible(text)[:_MAX_CHARS]}\n"
         try:
             os.write(self._descriptor, line.encode(errors="backslashreplace"))
         except OSError:
             return  # there is nobody left to tell
-
-
-def printable(text: str) -> str:
-    """The text on one line, without what could steer a terminal."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stepguard.agent.log import Log, printable
+from stepguard.agent.log import Log
+from stepguard.escaping import visible
 from stepguard.records import wire
 from stepguard.records.wire import MalformedMessage
 
@@ -95,7 +96,7 @@ class Server:
 
     def refuse(self, connection: Connection, why: str) -> None:
         self.refused_count += 1
-        text = f"refused {printable(why)}".encode(errors="backslashreplace")[: wire.REPLY_MAX_BYTES - 1]
+        text = f"refused {visible(why)}".encode(errors="backslashreplace")[: wire.REPLY_MAX_BYTES - 1]
         self.answer(connection, text + b"\n")
 
     def expire(self) -> None:

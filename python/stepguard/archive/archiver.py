@@ -26,6 +26,7 @@ from stepguard.archive.script_check import ScriptCheck
 from stepguard.archive.spooled import Spooled
 from stepguard.archive.word import Word
 from stepguard.errors import reason
+from stepguard.escaping import visible
 from stepguard.records.shape import MalformedRecord
 from stepguard.records.spool import AttemptKey, SpoolLayout, forget
 
@@ -227,6 +228,5 @@ def hold(layout: SpoolLayout) -> int:
 
 def say(text: str) -> None:
     """A message on stderr, which is the agent's journal, with the level that journald takes (sd-daemon(3))."""
-    printable = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
-    for line in filter(None, printable.split("\n")):
-        print(f"<4>stepguard archiver: {line}", file=sys.stderr, flush=True)
+    for line in filter(None, text.split("\n")):
+        print(f"<4>stepguard archiver: {visible(line)}", file=sys.stderr, flush=True)

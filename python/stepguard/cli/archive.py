@@ -16,7 +16,7 @@ import click
 from stepguard import config
 from stepguard.cli.output import tell
 from stepguard.errors import StepguardError, UsageError, reason
-from stepguard.report.escaping import quoted
+from stepguard.escaping import quoted
 
 if TYPE_CHECKING:
     from stepguard.archive.layout import ClusterLayout

@@ -23,7 +23,7 @@ from stepguard.config import Config, Resume
 from stepguard.doctor.examine import Examination
 from stepguard.doctor.result import Level, Result
 from stepguard.errors import PlacementError
-from stepguard.report.escaping import visible
+from stepguard.escaping import visible
 from stepguard.report.screen import stdout_screen, write_json, write_lines
 from stepguard.resume.reach import answering
 from stepguard.resume.validation import check_job

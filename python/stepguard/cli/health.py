@@ -76,9 +76,9 @@ def catalogue(code: str, source: str | None, as_json: bool) -> int:
     """Say what CODE means, what it asks for, who says so, and who says otherwise. Without --source: an XID, else an
     SXID. A name does too: DCGM_FR_FALLEN_OFF_BUS. A row of the site's own ([health] catalogue) counts for more."""
     from stepguard.errors import UsageError
+    from stepguard.escaping import quoted
     from stepguard.health.catalogue.catalogue import sources
     from stepguard.health.explain.page import entry_lines
-    from stepguard.report.escaping import quoted
     from stepguard.report.screen import stdout_screen, write_json, write_lines
 
     if source is not None and source not in sources():
@@ -101,8 +101,8 @@ command.add_command(health_nodes.nodes)
 def _looked_up(code: str, source: str | None) -> Entry:
     """The entry of a code or a name. Raises UsageError for what is neither."""
     from stepguard.errors import ConfigError, UsageError
+    from stepguard.escaping import quoted
     from stepguard.health.catalogue.catalogue import parsed_code
-    from stepguard.report.escaping import quoted
 
     rows, _ = _catalogue()
     for of in [source] if source else ("xid", "sxid", "dcgm"):

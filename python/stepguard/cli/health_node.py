@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepguard.cli.output import tell
-from stepguard.report.escaping import quoted
+from stepguard.escaping import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -103,7 +103,7 @@ def _one(job_id: str, records: Sequence[Record], part: str) -> Record:
 
 def _content(record: Record, part: str) -> Iterator[bytes]:
     """What the part is, byte for byte. Raises StepguardError when there is none."""
-    from stepguard.report.escaping import as_bytes
+    from stepguard.escaping import as_bytes
 
     if part in ("stdout", "stderr"):
         if not record.has_output(part):

@@ -15,7 +15,7 @@ import click
 from stepguard import __version__, config
 from stepguard.cli.output import tell
 from stepguard.errors import StepguardError, UsageError
-from stepguard.report.escaping import quoted
+from stepguard.escaping import quoted
 
 if TYPE_CHECKING:
     from stepguard.archive.index_reading import Found, Query

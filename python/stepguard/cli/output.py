@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from stepguard.report.escaping import visible
+from stepguard.escaping import visible
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records as pages of plain text, in reading order:
 
-escaping   what users control must not steer a terminal
 times      times, durations and sizes for people, and the times that people type
 screen     where a page goes: its width, its encoding, and what happens when nobody reads on
 layout     headings, labelled values and tables

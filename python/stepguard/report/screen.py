@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from stepguard.report.escaping import visible, visible_lines
+from stepguard.escaping import visible, visible_lines
 
 _MIN_WIDTH = 40
 _CLIPPED = "..."

@@ -8,7 +8,7 @@ import re
 import time
 
 from stepguard.errors import UsageError
-from stepguard.report.escaping import quoted
+from stepguard.escaping import quoted
 
 UNKNOWN = "?"
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
+from stepguard.escaping import visible
 from stepguard.scripts.check import Report
 from stepguard.scripts.rules import Finding, Rule
 
@@ -79,4 +80,4 @@ def as_record(report: Report) -> dict[str, object]:
 def printable(text: str, max_chars: int = _SHOWN_CHARS * 4) -> str:
     """On one line, cut when it is long, and without what a terminal would obey."""
     cut = text if len(text) <= max_chars else text[:max_chars] + "…"
-    return "".join(char if char.isprintable() else " " if char == "\t" else ascii(char)[1:-1] for char in cut)
+    return visible(cut.replace("\t", " "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepguard.report.escaping import as_bytes, visible, visible_lines
+from stepguard.escaping import as_bytes, visible, visible_lines
 
 
 @pytest.mark.parametrize(
