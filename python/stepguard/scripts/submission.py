@@ -5,6 +5,7 @@ job's nodes (spank/mentions.c), in a process of its own that sbatch waits for.""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stepguard.scripts.check import check
@@ -28,7 +29,7 @@ def told(path: str, size_bytes: int) -> str:
         return ""
     findings = [finding for finding in check(path, data).findings if finding.severity != "info"]
     name = printable(path, _MAX_CHARS)
-    lines = [_line(name, finding) for finding in findings[:_MAX_LINES]]
+    lines = list(_lines(name, findings[:_MAX_LINES]))
     while lines:
         left = len(findings) - len(lines)
         more = f"stepguard: … and {left} more: stepguard check-script {printable(shlex.quote(path), _MAX_CHARS)}"
@@ -39,6 +40,12 @@ def told(path: str, size_bytes: int) -> str:
     return ""
 
 
-def _line(name: str, finding: Finding) -> str:
-    said = f"{finding.severity} {finding.rule.id}: {finding.message}: fix: {finding.fix}"
-    return f"stepguard: {name}:{finding.line}: {printable(said, _MAX_CHARS)}"
+def _lines(name: str, findings: Sequence[Finding]) -> Iterator[str]:
+    """A line each; what to write instead only where that was not told before."""
+    known: set[str] = set()
+    for finding in findings:
+        said = f"{finding.severity} {finding.rule.id}: {finding.message}"
+        if finding.fix not in known:
+            said += f": fix: {finding.fix}"
+            known.add(finding.fix)
+        yield f"stepguard: {name}:{finding.line}: {printable(said, _MAX_CHARS)}"

@@ -32,6 +32,12 @@ def test_first_lines_and_how_many_more(job: Path, uses: int, left: int) -> None:
     assert not left or lines[-1] == f"stepguard: … and {left} more: stepguard check-script {job}"
 
 
+def test_what_to_write_instead_is_told_once(job: Path) -> None:
+    job.write_text(HEAD + USE + USE.replace("=1", "=yes") + USE)
+    lines = [line.partition(": fix: ")[2] for line in told(str(job), 4096).splitlines()]
+    assert lines == ["Ask there: $(stepguard nodes --list)", "Write --auto-resume=1", "", ""]
+
+
 def test_text_fits(job: Path) -> None:
     job.write_text(HEAD + USE * 100)
     for size_bytes in range(0, 3000, 100):
