@@ -103,7 +103,8 @@ class Redactor:
         longer one there (a tail, a head), so that a secret may have lost its beginning or its end, and with it its
         name or shape. Then the first or last word is redacted when it is at least 8 characters that look random, or
         are the end or the beginning of a known secret. Of a private key whose BEGIN line or END line is missing, cut
-        or not, the lines of base64 that are left are redacted.
+        or not, the lines of base64 that are left are redacted. In a script, the lines behind a secret keep their
+        numbers.
         """
         return self._text(content, known, cut_start, cut_end, Syntax.SCRIPT if commands else Syntax.OUTPUT)
 
@@ -128,7 +129,7 @@ class Redactor:
         if cut_end:
             spans += known_at_end(content, known)
         spans += _pieces(content, cut_start, cut_end)
-        return replace(content, spans, self._mark)
+        return replace(content, spans, self._mark, keep_lines=syntax is Syntax.SCRIPT)
 
     def _mark(self, secret: bytes) -> bytes:
         return marker(self._key, secret)

@@ -13,6 +13,7 @@ from stepguard.archive.redaction.values import base64_alone
 
 _PREFIX_DIGITS = 12
 MARKER = re.compile(rb"\[redacted:[0-9a-f]{12}\]")
+_LINE_END = re.compile(rb"\\?\r?\n")  # with a backslash it goes on with the same word of a shell
 _PEM_BODY = re.compile(rb"\s*-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?[- ]+(.*?)(?:-{4,5} ?END .*)?", re.DOTALL)
 
 
@@ -40,13 +41,18 @@ def marker(key: bytes, secret: bytes) -> bytes:
     return b"[redacted:%s]" % fingerprint(key, secret).encode()
 
 
-def replace(content: bytes, spans: Iterable[Span], mark: Callable[[bytes], bytes]) -> tuple[bytes, int]:
-    """The content with a marker for each span, and how many; what is marked already stays as it is."""
+def replace(
+    content: bytes, spans: Iterable[Span], mark: Callable[[bytes], bytes], keep_lines: bool = False
+) -> tuple[bytes, int]:
+    """The content with a marker for each span, and how many; what is marked already stays as it is. `keep_lines`: with
+    the ends of the lines that a span takes away behind its marker, so that what follows is on the line it was on."""
     parts, at = [], 0
     merged = _merged(_outside_markers(content, sorted(spans, key=_order)))
     for span in merged:
         secret = content[span.start : span.end] if span.secret is None else span.secret
         parts += [content[at : span.start], mark(secret)]
+        if keep_lines:
+            parts += _LINE_END.findall(content, span.start, span.end)
         at = span.end
     parts.append(content[at:])
     return b"".join(parts), len(merged)

@@ -47,8 +47,12 @@ class Case:
 
     @property
     def redacted(self) -> re.Pattern[str]:
-        """What becomes of it."""
-        return re.compile(r"\[redacted:[0-9a-f]{12}\]".join(map(re.escape, self.pieces)))
+        """What becomes of it. What is read as a script keeps its lines."""
+        pattern = re.escape(self.pieces[0])
+        for secret, piece in zip(self.secrets, self.pieces[1:], strict=True):
+            lines = secret.count("\n") if self.kind == "shell" else 0
+            pattern += r"\[redacted:[0-9a-f]{12}\]" + r"\n" * lines + re.escape(piece)
+        return re.compile(pattern)
 
     @property
     def variable(self) -> tuple[str, str]:

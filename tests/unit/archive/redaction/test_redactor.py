@@ -173,3 +173,22 @@ def test_all_bytes_outside_of_markers_are_those_of_the_text_in_order(text: bytes
     redacted, _ = REDACTOR.text(text)
     pattern = b"[\\s\\S]+?".join(re.escape(part) for part in re.split(rb"\[redacted:[0-9a-f]{12}\]", redacted))
     assert re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        'export DB_PASSWORD="hunter2\nplain\nsecret Zq8"',
+        "export DB_PASSWORD='hunter2\r\nplain secret Zq8'",
+        "read -rd '' DB_PASSWORD <<END\nfirst Zq81mm2x\nsecond Zq81mm2y\nEND",
+        "mysql --password=hunter2Zq8\\\nplain7Xq -h db",
+        *(f"cat > key <<'K'\n{case.text}\nK" for case in SECRETS if case.kind == "multi_line"),
+    ],
+)
+def test_lines_of_a_script_keep_their_numbers(secret: str) -> None:
+    text = f"#!/bin/sh\n{secret}\nsrun ./train\n"
+    redacted, count = REDACTOR.text(text.encode(), commands=True)
+    assert count
+    assert redacted.count(b"\n") == text.count("\n")
+    assert redacted.endswith(b"\nsrun ./train\n")
+    assert REDACTOR.text(redacted, commands=True) == (redacted, 0)
