@@ -2,20 +2,19 @@
 """#SBATCH lines as sbatch reads them (src/sbatch/opt.c, _opt_batch_script, 22.05 to 26.05).
 
 They begin in the first column with #SBATCH; reading ends at the first line that is neither blank nor a comment, which
-may be indented. Words are split at blanks, with quotes, and "#" begins a comment.
+may be indented. Words are split at blanks, with quotes; an unquoted "#" begins a comment, within a word, too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from stepguard.scripts.options import CommandLine, parse
 from stepguard.scripts.values import UNKNOWN, Field, Piece, Value, text_of
 
-_WORD = re.compile(
-    r"""\s*((?:[^\s"'\\#]|\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?)(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?)*)"""
-)
+_WORD = re.compile(r"""(?:[^\s"'\\#]|\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?)+|(?P<comment>#)""")
 _QUOTES = re.compile(r"""["']|\\(?=.)""")
 Line = tuple[int, str]
 
@@ -64,9 +63,6 @@ def read_directives(script: Value | Sequence[Line]) -> tuple[list[Line], list[Li
 def options_of(directive: Line) -> CommandLine:
     """The options on one line."""
     at, text = directive
-    fields = [
-        Field((Piece(_QUOTES.sub("", match[1]), at + match.start(1)),))
-        for match in _WORD.finditer(text, len("#SBATCH"))
-    ]
-    comment = next((index for index, field in enumerate(fields) if field.text.startswith("#")), len(fields))
-    return parse(fields[:comment], allocator=True)
+    words = takewhile(lambda word: word["comment"] is None, _WORD.finditer(text, len("#SBATCH")))
+    fields = [Field((Piece(_QUOTES.sub("", word[0]), at + word.start()),)) for word in words]
+    return parse(fields, allocator=True)

@@ -14,6 +14,10 @@ from stepguard.scripts.variables import STALE, is_stale_count
 _PRINTS = re.compile(r"^\s*(?:echo|printf|print|say|cat|puts|message|warn|die)\b")
 _SRUN = re.compile(r"(?:^|[\s;&|(`\"'/])srun\s+((?:-[^\s]+(?:\s+\d[^\s]*)?\s+)*)")
 _ALLOCATOR = re.compile(r"(?:^|[\s;&|(`\"'/])(sbatch|salloc)\s")
+# scontrol show hostnames without a list takes the job's.
+_READS = re.compile(
+    rf"(?P<variable>{STALE.pattern})|\bscontrol\s+(?:-\S+\s+)*sho?w?\s+hostna\w*(?=\s*(?:[`|;)\"'&>]|$))"
+)
 _OPTION = re.compile(r"--auto-resume[= ](\S*?)(?=[\s\"',;)]|$)")
 
 
@@ -24,9 +28,10 @@ def gather(lines: Iterable[Line], job: Job) -> None:
         if not code.strip() or _PRINTS.match(code):
             continue
         _option(at, code, job)
-        for found in STALE.finditer(code):
+        for found in _READS.finditer(code):
             place = at + len(code[: found.start()].encode("utf-8", "surrogateescape"))
-            taint = Taint(place, found[0], is_stale_count(found[0]))
+            variable = found["variable"] or "SLURM_JOB_NODELIST"
+            taint = Taint(place, variable, is_stale_count(variable))
             # Its way is not followed: it may be right.
             job.uses.setdefault((place, True), Use(taint, "this line, which is not followed further", place, True))
 

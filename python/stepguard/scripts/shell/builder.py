@@ -319,7 +319,8 @@ class Builder:
         if node.children and node.children[0].type == "((":
             yield Calculation(self._words.arithmetic(node, False))
             return
-        yield Test(tuple(self._words.word(child) for child in node.named_children))
+        words = tuple(self._words.word(child) for child in node.named_children)
+        yield Test(words, b" =~ " in self._data[node.start_byte : node.end_byte])
 
     def substitution(self, node: Node) -> Iterator[Statement]:
         inner = node.children[1:-1]

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.options import arguments
@@ -23,7 +24,7 @@ from stepguard.scripts.programs import (
 )
 from stepguard.scripts.shell import launching
 from stepguard.scripts.shell.tools import tool
-from stepguard.scripts.values import Array, Field, Piece, Value, flat, key_of, taints_of, text_of, unknown
+from stepguard.scripts.values import Array, Field, Piece, Value, computed, flat, key_of, taints_of, text_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -35,6 +36,9 @@ _STARTS_STEP = re.compile(
     r"(?:^|[;&|({\n]|\b(?:then|do|else|exec|time|nohup|sudo)\s)\s*(?:\S*/)?(?:srun|sbatch|salloc)\s"
 )
 _REMOTE = ("ssh", "rsh")
+_XARGS_TAKES_VALUE = frozenset(
+    ("-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs", "--arg-file", "--max-procs", "--max-args")
+)
 _STEP_WITHIN = re.compile(r"\b(?:srun|sbatch|salloc)\s+-")
 
 
@@ -136,14 +140,23 @@ def xargs(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
             stdin = shell.scope.files.get(key_of(fields[position + 1].pieces), ())
         elif text.startswith("-I"):
             place = text[2:] or (fields[position + 1].text if position + 1 < len(fields) else "")
-        position += 2 if text in ("-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs", "--arg-file") else 1
+        position += 2 if text in _XARGS_TAKES_VALUE else 1
     item = unknown(at, taints_of(stdin))
     words = list(fields[position:]) or [Field((Piece("echo", at),))]
     if place:
         words = [_filled(field, place, item) for field in words]
     else:
         words.append(Field((item,)))
-    return shell.start(words, (), at)
+    return _at_once(shell, fields[1:position], lambda: shell.start(words, (), at))
+
+
+def _at_once(shell: Shell, options: Sequence[Field], action: Callable[[], Value]) -> Value:
+    """Runs a command several times at once: a number of nodes among the options says how many times."""
+    control = shell.control
+    shell.control |= computed(frozenset(taint for field in options for taint in field.taints if taint.is_count))
+    printed = action()
+    shell.control = control
+    return printed
 
 
 def parallel(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -158,9 +171,11 @@ def parallel(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Va
         taints |= taints_of(shell.scope.files.get(key_of(field.pieces), ()))
     item = unknown(at, taints)
     words = [_filled(field, "{}", item) for field in fields[position:mark]]
-    if len(words) == 1 and " " in words[0].text:
-        return shell.nested_apart(words[0].pieces)
-    return shell.start(words, (), at) if words else ()
+    if not words:
+        return ()
+    text = words[0].pieces if len(words) == 1 and " " in words[0].text else ()
+    run = partial(shell.nested_apart, text) if text else partial(shell.start, words, (), at)
+    return _at_once(shell, fields[1:position], run)
 
 
 def _filled(field: Field, place: str, item: Piece) -> Field:

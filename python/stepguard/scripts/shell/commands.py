@@ -175,7 +175,8 @@ def _eval(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
 
 
 def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    """bash -c TEXT, bash FILE, or a script on stdin."""
+    """bash -c TEXT, bash FILE, or a script on stdin: bash -s ARGUMENTS."""
+    arguments: Sequence[Field] = ()
     for index, field in enumerate(fields[1:], 1):
         text = field.text
         if text.startswith("-") and not text.startswith("--") and "c" in text and index + 1 < len(fields):
@@ -185,6 +186,7 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
                 child.scope.variables["0"] = fields[index + 2].pieces
             return _finished(shell, child, child.nested(fields[index + 1].pieces, child, stdin))
         if text == "-s":
+            arguments = fields[index + 1 :]
             break
         if _TAKES_SETTING.fullmatch(fields[index - 1].text):
             continue
@@ -194,6 +196,7 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
                 return _script(shell, content, fields[index + 1 :], stdin)
             return program(shell, fields, stdin, field.at if field.at < at else at)
     child = shell.child()
+    child.scope.positional = tuple(arguments[1:] if arguments and arguments[0].text == "--" else arguments)
     return _finished(shell, child, child.nested(stdin, child))
 
 

@@ -147,7 +147,7 @@ class Expander:
         if isinstance(part, Substitution):
             output = self._shell.output(part.body)
             if part.process:
-                return self._shell.as_file(output, part.at)
+                return self._shell.as_file(output, part)
             if not output:
                 output = (unknown(part.at),)
             return self._quoted(output, part.quoted)

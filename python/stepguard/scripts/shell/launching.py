@@ -108,8 +108,10 @@ def _guard(line: CommandLine) -> tuple[str, bool, Given | None]:
     if not found:
         return "", False, None
     certain = [given for given in found if not given.maybe]
-    option = found[-1]
-    texts = texts_of(option.value) if option.has_value else [""]
+    # The last one counts; of those that may be there, any may be the last.
+    found = found[max((index for index, given in enumerate(found) if not given.maybe), default=0) :]
+    option = next((given for given in reversed(found) if _values(given) != ["0"]), found[-1])
+    texts = list(dict.fromkeys(text for given in found for text in _values(given)))
     bad = [text for text in texts if text not in ("0", "1") and UNKNOWN not in text]
     open_ = len(texts) > 1 or UNKNOWN in texts[0]
     if bad and not (len(texts) > 1 and set(texts) - set(bad)):
@@ -119,6 +121,10 @@ def _guard(line: CommandLine) -> tuple[str, bool, Given | None]:
     if all(text == "0" for text in texts):
         return "0", False, option
     return "1" if not open_ else "?", not certain or open_, option
+
+
+def _values(option: Given) -> list[str]:
+    return texts_of(option.value) if option.has_value else [""]
 
 
 def _note(shell: Shell, step: Step, option: Given | None) -> None:
@@ -231,6 +237,6 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
             taints |= taints_of(content)
     if taints and not shell.in_step:
         uses.may_write(shell, fields, taints, at)
-    if launches and taints_of(stdin) and name not in ("ssh", "rsh"):
+    if every and taints_of(stdin) and name not in ("ssh", "rsh"):
         uses.note(shell, taints_of(stdin), f"the input of {what}", at)
     return (unknown(at, taints),)

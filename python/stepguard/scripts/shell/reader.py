@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shell text → tree.py's tree, on tree-sitter-bash.
 
-tree-sitter finds its way after an error, but often takes all that follows for one string. So a line that it stumbles
-over is blanked out and the text parsed again, a few times: the rest of the script is then read as what it is.
+tree-sitter finds its way after an error, but often takes all that follows for one string. So a command that it stumbles
+over is closed by the mark that it may lack, or its line blanked out, and the text parsed again, a few times: the rest
+of the script is then read as what it is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.scripts.origin import Origin
@@ -29,9 +30,14 @@ _FEW_BYTES = 8 * 1024  # they are parsed a few times more
 _UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)")
 # A=1 B=2 on a line: tree-sitter-bash 0.25 takes what stands on the next ones for a part of the same command.
 _SEVERAL_ASSIGNED = re.compile(rb"[^\s;&|][ \t]+[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=")
+_COMMAND_LINES = re.compile(rb"(?:[^\n]*(?:\\|\||&&)\n)*[^\n]+")  # those that a command is written on
+_CLOSINGS = (b'"', b"'", b")", b'")', b"`")
+_MAX_LINES = 40  # among which one is looked for that may be closed
+_MAX_CLOSED = 8
 _TWO_LINES = "(command (variable_assignment) (variable_assignment)) @command"
 # $A/$B/c in one word: tree-sitter-bash 0.25 takes the second "$" for text and ends the word there; not ${A}/${B}/c.
-_BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d)")
+# So it does with $$ behind a redirect.
+_BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d|\$(?![\w({$'\"]))")
 
 
 class Reading(NamedTuple):
@@ -80,9 +86,10 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
     if root.has_error:
         end = _understood_end(data, root)
         broken_at = origin.at(end)
-        repaired = _without_line(data, end)
-        if not (attempt := parse(repaired).root_node).has_error:
-            data, root = repaired, attempt
+        for repaired, moved in _repaired(data, end, origin):
+            if not (attempt := parse(repaired).root_node).has_error:
+                data, origin, root = repaired, moved, attempt
+                break
     for _ in range(_MAX_REPAIRS if len(data) < _MANY_BYTES else 1):
         if not root.has_error:
             break
@@ -142,7 +149,7 @@ def _understood_end(data: bytes, root: Node) -> int:
     low, high = 0, len(starts)
     while high - low > 1:
         middle = (low + high) // 2
-        if _parser().parse(data[: starts[middle]]).root_node.has_error:
+        if _has_error(data[: starts[middle]]):
             high = middle
         else:
             low = middle
@@ -174,6 +181,24 @@ def _stumble(root: Node) -> int:
 
 def _is_loose(node: Node) -> bool:
     return node.type not in ("comment", "\n", ";") and (not node.is_named or node.type in ("word", "string_content"))
+
+
+def _repaired(data: bytes, offset: int, origin: Origin) -> Iterator[tuple[bytes, Origin]]:
+    """The text with a command closed that begins there, by each of what it may lack; with one below closed that is
+    whole then; without the line."""
+    start = data.rfind(b"\n", 0, offset) + 1
+    places = []
+    for found in islice(_COMMAND_LINES.finditer(data, start), _MAX_LINES if len(data) <= _FEW_BYTES else 0):
+        alone = found.start() != start
+        if not alone or _has_error(found[0]):
+            places += [(found.end(), mark) for mark in _CLOSINGS if not alone or not _has_error(found[0] + mark)]
+    for end, mark in places[:_MAX_CLOSED]:
+        yield data[:end] + mark + data[end:], Origin([(0, 0), (end + len(mark), end)], origin)
+    yield _without_line(data, offset), origin
+
+
+def _has_error(data: bytes) -> bool:
+    return _parser().parse(data).root_node.has_error
 
 
 def _without_line(data: bytes, offset: int) -> bytes:

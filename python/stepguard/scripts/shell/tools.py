@@ -90,7 +90,7 @@ def cat(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 def tee(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     for field in fields[1:]:
         if not field.text.startswith("-"):
-            shell.scope.files[key_of(field.pieces)] = stdin
+            shell.write(key_of(field.pieces), stdin)
     return stdin
 
 

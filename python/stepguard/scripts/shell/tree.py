@@ -33,12 +33,13 @@ class Parameter:
 
 @dataclass(slots=True)
 class Substitution:
-    """$(…), `…`, <(…) or >(…)."""
+    """$(…), `…`, <(…) or >(…), which `reads` what is written to it."""
 
     body: tuple[Statement, ...]
     at: int
     quoted: bool
     process: bool = False
+    reads: bool = False
 
 
 @dataclass(slots=True)
@@ -163,9 +164,10 @@ class Group:
 
 @dataclass(slots=True)
 class Test:
-    """[ … ] or [[ … ]]: only what it reads matters."""
+    """[ … ] or [[ … ]]: only what it reads matters; `matches`: by =~, which leaves it in BASH_REMATCH."""
 
     words: tuple[Word, ...]
+    matches: bool = False
 
 
 @dataclass(slots=True)

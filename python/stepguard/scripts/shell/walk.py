@@ -32,6 +32,7 @@ from stepguard.scripts.shell.tree import (
     Redirect,
     Redirected,
     Statement,
+    Substitution,
     Test,
 )
 from stepguard.scripts.values import (
@@ -47,7 +48,9 @@ from stepguard.scripts.values import (
     carried,
     key_of,
     placing,
+    taints_of,
     text_of,
+    unknown,
 )
 
 _MAX_PIECES = 4096  # of a file or of what a command prints
@@ -70,6 +73,7 @@ class Shell:
         self.placed: Taints = CLEAN  # those of the questions that decide whether the statement that runs is reached
         self.whole = True
         self.aliases: dict[str, Value] = {}
+        self._readers: dict[str, Sequence[Statement]] = {}  # of what is written to the files of >(…)
         self.inner_jobs: list[Job] = []
         self.called: set[str] = set()
         self.keeps_last_stage = False  # … | read NAME sets this shell's own (zsh, ksh, shopt -s lastpipe)
@@ -112,11 +116,19 @@ class Shell:
             value = (*value[:-1], last._replace(text=last.text.rstrip("\n")))
         return value
 
-    def as_file(self, content: Value, at: int) -> Value:
-        """The name of a file with this content, for <(…)."""
-        name = f"/dev/fd/{at}"
+    def as_file(self, content: Value, process: Substitution) -> Value:
+        """The name of a file with this content, for <(…), or whose content is read, for >(…)."""
+        name = f"/dev/fd/{process.at}"
         self.scope.files[name] = content
-        return (Piece(name, at, True),)
+        if process.reads:
+            self._readers[name] = process.body
+        return (Piece(name, process.at, True),)
+
+    def write(self, file: str, content: Value) -> None:
+        """Makes this the content of a file."""
+        self.scope.files[file] = content[:_MAX_PIECES]
+        if file in self._readers:
+            self.aside(lambda: self.run(self._readers[file], content))
 
     def assign(self, name: str, value: Value | Array) -> None:
         self.budget.take(
@@ -286,7 +298,7 @@ class Shell:
         for target in targets:
             appends, name = target.startswith(">>"), target.lstrip(">&")
             before = self.scope.files.get(name, ()) if appends else ()
-            self.scope.files[name] = (*before, *printed)[:_MAX_PIECES]
+            self.write(name, (*before, *printed))
             printed = ()
         return printed
 
@@ -330,7 +342,10 @@ class Shell:
         return self.scope.copy()
 
     def _test(self, statement: Test, _: Value) -> Value:
-        self.ask([piece for word in statement.words for piece in self.value(word)])
+        compared = [piece for word in statement.words for piece in self.value(word)]
+        self.ask(compared)
+        if statement.matches:
+            self.assign("BASH_REMATCH", (unknown(statement.words[0].at, taints_of(compared), "BASH_REMATCH"),))
         return ()
 
     def _calculation(self, statement: Calculation, _: Value) -> Value:

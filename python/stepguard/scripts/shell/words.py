@@ -158,7 +158,8 @@ class WordReader:
             start += 1
         at = self._at(start)
         if node.type in ("command_substitution", "process_substitution"):
-            yield Substitution(self._statements([node]), at, quoted, node.type[0] == "p")
+            opening = self._data[start : start + 1]
+            yield Substitution(self._statements([node]), at, quoted, node.type[0] == "p", opening == b">")
         elif node.type == "simple_expansion":
             yield Parameter(self._text(start + 1, node.end_byte), at, quoted)
         else:
