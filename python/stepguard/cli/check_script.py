@@ -8,6 +8,7 @@ not wholly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 
 import click
@@ -44,6 +45,10 @@ def command(
         raise UsageError("no file", "check-script", "name the job scripts to check")
     if write and not fix:
         raise UsageError("--write without --fix", "check-script", "give both, or neither")
+    if fix and (form or with_info):
+        raise UsageError("--fix prints a diff", f"--{form or 'info'}", "give only one of both")
+    if write and "-" in files:
+        raise UsageError("--write to the standard input", "-", "name a file, or take the diff without --write")
     if fix:
         return _fix(files, write)
     return check_files(files, form, with_info)
@@ -68,8 +73,8 @@ def _fix(files: Sequence[str], write: bool) -> int:
         try:
             before = read(name)
             after = fixed(name, before)
-            if write and after != before and name != "-":
-                _replace(Path(name), after)
+            if write and after != before:
+                _replace(Path(name), before, after)
             changes = difference(name, before, after)
             if screen.stdout_screen().is_terminal:
                 show(changes.splitlines())
@@ -81,8 +86,19 @@ def _fix(files: Sequence[str], write: bool) -> int:
     return UNREADABLE if failed else CLEAN
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Writes the file anew in its place, so that links and modes stay."""
-    with path.open("r+b") as file:
-        file.write(data)
-        file.truncate()
+def _replace(path: Path, before: bytes, after: bytes) -> None:
+    """Writes the file anew in its place, so that links and modes stay. Where there is no room it stays what it was."""
+    with path.open("r+b", buffering=0) as file:
+        try:
+            _write(file, after)
+        except OSError:
+            _write(file, before)
+            raise
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()

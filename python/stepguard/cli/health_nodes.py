@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,13 +85,12 @@ def _read(archive: Path) -> tuple[list[_Found], list[Told]]:
 
 
 def _why_unread(error: OSError, archive: Path) -> str:
-    from stepguard.errors import reason
-
     if isinstance(error, PermissionError):
         advice = "root may, and the group that [archive] admin_groups names"
     else:
         advice = "[archive] dir in the configuration says where it is; is its file system mounted?"
-    return f"cannot read what nodes tell: {reason(error)}: [archive] dir: {archive}: {advice}"
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else archive
+    return f"cannot read what nodes tell: {error.strerror or error}: {where}: {advice}"
 
 
 def _status(state: NodeState) -> Status:

@@ -12,7 +12,7 @@ from stepguard.scripts.rules import Finding, Rule
 
 _WIDTH = 100
 _SHOWN_CHARS = 160
-_PARTS = {
+PARTS = {
     "partial": "read in part: there may be more to find",
     "not-a-script": "no script that can be read",
 }
@@ -30,7 +30,7 @@ def told(report: Report, with_info: bool = False) -> Iterator[str]:
     more = f" ({hidden} more with --info)" if hidden else ""
     if report.parse != "ok":
         where = f"{name}:{report.unread_line}: not understood from here on" if report.unread_line else name
-        yield f"{where}: {_PARTS[report.parse]}{more}"
+        yield f"{where}: {PARTS[report.parse]}{more}"
     elif not shown:
         yield f"{name}: clean{more}"
 

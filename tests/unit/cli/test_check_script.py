@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from stepguard.cli import check_files
 from stepguard.cli.check_script import command
+from stepguard.errors import UsageError
 
 CLEAN = "#!/bin/bash\n#SBATCH --exclusive\nsrun --auto-resume=1 python train.py\n"
 STALE = CLEAN.replace("python", "-w $SLURM_JOB_NODELIST python")
@@ -93,8 +95,38 @@ def test_sarif(tmp_path: Path) -> None:
     (result,) = document["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("SG201", "error")
     place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"].endswith("job%20one.sbatch")
+    assert place["artifactLocation"]["uri"] == f"file://{tmp_path}/job%20one.sbatch"
     assert place["region"] == {"startLine": 3, "startColumn": 25}
+    assert "invocations" not in document["runs"][0]
+
+
+def test_sarif_names_files_from_where_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/j#ü%.sh").write_text(STALE)
+    monkeypatch.chdir(tmp_path)
+    results = json.loads(run("--sarif", "./a/../a/j#ü%.sh").output)["runs"][0]["results"]
+    uris = [result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results]
+    assert uris == ["a/j%23%C3%BC%25.sh"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "region"),
+    [
+        (CLEAN + "echo 'x\n", "read in part: there may be more to find", {"startLine": 4}),
+        ("\x7fELF\0", "no script that can be read", None),
+    ],
+)
+def test_sarif_calls_nothing_clean_that_was_not_read(
+    tmp_path: Path, text: str, told: str, region: dict[str, int] | None
+) -> None:
+    file = tmp_path / "job.sh"
+    file.write_text(text)
+    (run_,) = json.loads(run("--sarif", str(file)).output)["runs"]
+    (invocation,) = run_["invocations"]
+    (one,) = invocation["toolExecutionNotifications"]
+    assert (run_["results"], invocation["executionSuccessful"]) == ([], True)
+    assert (one["level"], one["message"]["text"]) == ("warning", told)
+    assert one["locations"][0]["physicalLocation"].get("region") == region
 
 
 def test_explain() -> None:
@@ -115,6 +147,30 @@ def test_fix_prints_a_difference_and_writes_only_when_told(tmp_path: Path) -> No
     assert link.is_symlink()
     assert file.read_bytes() == CLEAN.encode() + b"# \xe9\r\n"
     assert file.stat().st_mode & 0o777 == 0o750
+
+
+def test_file_stays_what_it_was_where_there_is_no_room(tmp_path: Path) -> None:
+    file = tmp_path / "job.sbatch"
+    before = CLEAN.replace(" --exclusive", "") + "# the end\n"
+    file.write_text(before)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), limits[1]))
+    try:
+        result = run("--fix", "--write", str(file))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.return_value == 2
+    assert "File too large" in result.stderr
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "words", [["--fix", "--json"], ["--fix", "--sarif"], ["--fix", "--info"], ["--fix", "--write", "-"]]
+)
+def test_what_does_not_go_together_is_refused(tmp_path: Path, words: list[str]) -> None:
+    file = tmp_path / "job.sbatch"
+    file.write_text(CLEAN)
+    assert isinstance(run("--fix", *words, str(file)).exception, UsageError)
 
 
 def test_no_parser_is_loaded_by_other_verbs() -> None:

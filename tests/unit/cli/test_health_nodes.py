@@ -139,7 +139,7 @@ def test_without_an_archive_it_says_what_to_do(archive: Archive) -> None:
     archive.path.rmdir()
     done = archive.run()
     assert (done.returncode, done.stdout) == (3, "")
-    assert f"[archive] dir: {archive.path}: " in done.stderr
+    assert f": {archive.path}: [archive] dir " in done.stderr
     assert "is its file system mounted?" in done.stderr
 
 
