@@ -36,6 +36,9 @@ LAUNCHERS = frozenset(
      "rungms", "rush", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx")
 )  # fmt: skip
 
+# They copy: what stands before a colon is a host, all else a path.
+COPIERS = frozenset(("rsync", "scp", "sftp"))
+
 # Launchers that launch the program behind their own options; those of the second set take -m MODULE for it, too.
 PROGRAM_LAUNCHERS = frozenset(
     ("aprun", "charmrun", "horovodrun", "ibrun", "jsrun", "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun",

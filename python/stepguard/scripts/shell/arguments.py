@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stepguard.scripts.options import behind_equals
 from stepguard.scripts.programs import (
+    COPIERS,
     DECIDING,
     DESCRIBING,
     DESCRIBING_KEY,
@@ -57,10 +58,19 @@ def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -
         content = next((files[key] for key in (key_of(value), key_of(value).lstrip("^@")) if key in files), ())
         if not decides and (not every or NAMING.search(name)):
             continue
+        value = _host(value) if base(fields[0].text) in COPIERS else value
         taints = _of_value(name, taints_of(value), value, is_own, decides)
         taints |= taints_of(content) if is_own or decides else _of_settings(content)
         if taints:
             yield option, taints
+
+
+def _host(value: Value) -> Value:
+    """What stands before the colon of HOST:PATH, nothing of a path alone."""
+    for index, piece in enumerate(value):
+        if ":" in (piece.text or ""):
+            return value[:index]
+    return ()
 
 
 def _decides(name: str) -> bool:

@@ -58,7 +58,9 @@ def shopt(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
 def shift(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if shell.scope.positional is not None:
         by = int(fields[1].text) if len(fields) > 1 and fields[1].text.isdecimal() and len(fields[1].text) < 4 else 1
-        shell.scope.positional = shell.scope.positional[by:]
+        left = shell.scope.positional[:by]
+        several = tuple(field for field in left if field.is_unknown or field.maybe)  # one of them may be more words
+        shell.scope.positional = (*several, *shell.scope.positional[by:])
     return ()
 
 

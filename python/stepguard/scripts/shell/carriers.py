@@ -80,12 +80,8 @@ def exec_(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
 def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """Any other program. Another command may stand behind it: nsys profile -o x srun …, ./wrap.sh srun …."""
     name = base(fields[0].text)
-    if name in _REMOTE:  # it makes one text of its words, for the shell over there
-        command = _behind_host(fields)
-        text = flat(Array(tuple(command)))
-        if _STEP_WITHIN.search(text_of(text)):
-            launching.program(shell, fields[: len(fields) - len(command)], (), at)
-            return shell.nested_apart(text)
+    if name in _REMOTE and (command := _behind_host(fields)):
+        return _there(shell, fields[: len(fields) - len(command)], command, stdin, at)
     behind = len(fields) if name in LAUNCHERS and name not in RUNNERS else _command_behind(fields)
     own = fields[:behind]
     look_for_option(shell, own)
@@ -93,6 +89,21 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     if name in TEXT_RUNNERS:
         _texts(shell, name, own, stdin)
     return shell.start(fields[behind:], stdin, at) if behind < len(fields) else printed
+
+
+def _there(shell: Shell, own: Sequence[Field], command: Sequence[Field], stdin: Value, at: int) -> Value:
+    """ssh HOST COMMAND: makes one text of the words, for a shell over there, which has none of the variables."""
+    shell.prepare(base(own[0].text), [*own, *command], at)
+    printed = launching.program(shell, own, (), at)
+    text = flat(Array(tuple(command)))
+    starts_step = _STEP_WITHIN.search(text_of(text)) is not None
+    child = shell.child(in_step=shell.in_step or not starts_step)
+    child.scope.variables.clear()
+    child.scope.exported.clear()
+    child.scope.functions.clear()
+    answered = child.nested(text, child, stdin)
+    shell.whole = shell.whole and child.whole
+    return (*answered, *printed)
 
 
 def _texts(shell: Shell, name: str, fields: Sequence[Field], stdin: Value) -> None:
