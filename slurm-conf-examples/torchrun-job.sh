@@ -4,7 +4,7 @@
 #
 #     sbatch torchrun-job.sh train.py ARGUMENT…
 #
-# torchrun-node.sh lies beside it. The training loads its newest checkpoint by itself.
+# Submit it from the directory that has torchrun-node.sh. The training loads its newest checkpoint by itself.
 #SBATCH --nodes=3
 #SBATCH --exclusive
 #SBATCH --gres=gpu:8
