@@ -26,6 +26,7 @@ enum stepguard_decision {
 	STEPGUARD_REFUSE = 2,
 	STEPGUARD_PLAIN = 3, /* nothing to say: this srun is an attempt of a supervisor, this script is as it should be */
 	STEPGUARD_FOUND = 4, /* something in the script should be changed */
+	STEPGUARD_DOUBT = 5, /* something in it should be, unless the cluster is made for it */
 };
 
 struct stepguard_question {

@@ -90,9 +90,10 @@ static void keep_printable(char *text)
 static void tell(int decision, char *text, bool rejects)
 {
 	switch (decision) {
+	case STEPGUARD_DOUBT:
 	case STEPGUARD_FOUND:
 		slurm_spank_log("%s", text);
-		if (!rejects)
+		if (!rejects || decision == STEPGUARD_DOUBT)
 			return;
 		slurm_spank_log("stepguard: nothing is submitted: change these lines, or end those that are right with: "
 				"# stepguard: ignore[RULE]");

@@ -33,7 +33,7 @@ INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"
 
 # spank/bridge.h
 SRUN, ALLOCATOR, SUBMISSION = 1, 2, 3
-BROKEN, GUARDED, REFUSED, PLAIN, FOUND = 0, 1, 2, 3, 4
+BROKEN, GUARDED, REFUSED, PLAIN, FOUND, DOUBT = 0, 1, 2, 3, 4, 5
 
 _SCRIPT_SIZE_BYTES = 4 * 1024 * 1024  # slurmctld's own default bound, max_script_size
 _LINE_CHARS = 2000  # a longer one holds data, not a step
@@ -49,7 +49,8 @@ def answer(ffi: Any, question: Any, reply: Any) -> int:
             script = os.fsdecode(ffi.string(question.script)) if question.script else ""
             raise misplaced(words, question.command_at, bool(question.inherited), script)
         if question.program == SUBMISSION:
-            decision, text = _check_script(os.fsdecode(ffi.string(question.script)), len(reply.text))
+            script = os.fsdecode(ffi.string(question.script))
+            decision, text = _check_script(script, words[1 : question.command_at], len(reply.text))
         else:
             decision, text = judge_srun(words, question.command_at, question.component, os.environ)
     except PlacementError as error:
@@ -78,11 +79,11 @@ def judge_srun(
     return GUARDED, here
 
 
-def _check_script(path: str, size_bytes: int) -> tuple[int, str]:
+def _check_script(path: str, options: Sequence[str], size_bytes: int) -> tuple[int, str]:
     from stepguard.scripts.submission import told  # 50 ms of import
 
-    text = told(path, size_bytes)
-    return (FOUND, text) if text else (PLAIN, "")
+    text, is_certain = told(path, options, os.environ, size_bytes)
+    return (FOUND if is_certain else DOUBT if text else PLAIN), text
 
 
 def place(environment: Mapping[str, str]) -> str:

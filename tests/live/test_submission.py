@@ -98,6 +98,16 @@ def test_misuse_is_refused_with_its_line(linting: Cluster) -> None:
     assert (done.status, done.stderr) == (0, "")
 
 
+def test_nodes_of_ones_own_are_asked_for_on_the_command_line(linting: Cluster) -> None:
+    plugstack(linting, PLUGSTACK.replace(".so", ".so lint=reject"))
+    script = "#!/bin/bash\n#SBATCH -N1\necho $SLURM_JOB_NODELIST\nsrun --auto-resume=1 true\n"
+    done = submit(linting, script)
+    assert (done.status, lines_told(done)) == (0, [4])
+    for options, env in (["--exclusive"], []), ([], ["SBATCH_EXCLUSIVE=exclusive"]):
+        done = submit(linting, script, *options, env=env)
+        assert (done.status, done.stderr) == (0, "")
+
+
 def loaded(lab: Cluster, script: str, *options: str) -> str:
     """The libraries that sbatch and all that it starts have opened, by ld.so's own account."""
     trace = lab.shared / "libraries"

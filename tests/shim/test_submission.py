@@ -97,6 +97,17 @@ def test_what_is_right_is_submitted_in_silence(sbatch: Callable[..., Outcome], t
     assert outcome.plain["env"] == []
 
 
+def test_nodes_that_may_be_shared_are_no_reason_to_refuse(sbatch: Callable[..., Outcome], tmp_path: Path) -> None:
+    write(tmp_path / "job.sh", f"#!/bin/bash\n#SBATCH -N2\n{UNGUARDED.splitlines()[1]}\n{GUARDED.splitlines()[1]}\n")
+    outcome = sbatch("job.sh", plugstack=REJECT)
+    assert (outcome.status, len(outcome.lines)) == (0, 1)
+    assert outcome.lines[0].startswith("stepguard: job.sh:4: warning SG304: ")
+    assert sbatch("job.sh", plugstack=REJECT, env={"SBATCH_EXCLUSIVE": "exclusive"}).stderr == ""
+    write(tmp_path / "job.sh", MISUSE.replace(" --exclusive", ""))
+    outcome = sbatch("job.sh", plugstack=REJECT)
+    assert (outcome.status, len(outcome.lines)) == (2, 3)
+
+
 def test_ten_lines_at_most(sbatch: Callable[..., Outcome], tmp_path: Path) -> None:
     uses = "".join(f"srun --auto-resume=1 -w $SLURM_JOB_NODELIST ./part{number}\n" for number in range(30))
     write(tmp_path / "my job.sh", f"#!/bin/bash\n#SBATCH --exclusive\n{uses}")
@@ -247,7 +258,7 @@ def test_script_that_cannot_be_read(asks: Callable[..., bool], tmp_path: Path) -
 
 
 def breaking(program: str) -> str:
-    return f"import os, time\n\ndef told(path, size_bytes):\n{textwrap.indent(program, '    ')}\n"
+    return f"import os, time\n\ndef told(path, *more):\n{textwrap.indent(program, '    ')}\n"
 
 
 @pytest.mark.parametrize(

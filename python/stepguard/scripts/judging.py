@@ -60,7 +60,7 @@ def judge(job: Job, is_entry: bool) -> Iterator[Judgement]:
         yield from _setups(job, steps, guarded_steps)
     asked = [mention.at for mention in misplaced if mention.place not in _OF_ANOTHER_JOB]
     places = [step.at for step in guarded_steps] + asked or guarding
-    if guarded and places and job.directives and not _is_exclusive(directives):
+    if guarded and places and job.directives and not any(is_exclusive(directive.line) for directive in directives):
         yield Judgement("not-exclusive", "warning", min(places), "the allocation may share its nodes with other jobs")
 
 
@@ -125,12 +125,12 @@ def _incompatible(steps: list[Step], directives: list[_Directive]) -> Iterator[J
             yield Judgement("incompatible-option", "error", step.at, f"--auto-resume {_COMPONENTS}")
 
 
-def _is_exclusive(directives: list[_Directive]) -> bool:
+def is_exclusive(line: CommandLine) -> bool:
+    """Whether options of sbatch ask for nodes that no other job shares."""
     return any(
         given.name == "exclusive"
         and (not given.has_value or text_of(given.value) in _EXCLUSIVE or UNKNOWN in text_of(given.value))
-        for directive in directives
-        for given in directive.line.options
+        for given in line.options
     )
 
 

@@ -18,6 +18,7 @@ _SHORT = {form[0]: name for name, form in OPTIONS.items() if form[:1].isalpha()}
 _TAKES_VALUE = frozenset(name for name, form in OPTIONS.items() if form.endswith(":") and not form.endswith("::"))
 # Of sbatch and salloc alone (22.05 to 26.05).
 _ALLOCATOR_TAKES_VALUE = frozenset(("array", "batch", "wrap", "export-file", "signal", "bell", "wait-all-nodes"))
+_ALLOCATOR_TAKES_NONE = frozenset(("wait",))  # sbatch; srun's takes seconds
 _ALLOCATOR_SHORT = {"a": "array", "o": "output", "e": "error"}
 # Of pyxis (NVIDIA), which takes them as words of their own, too.
 _PLUGINS = frozenset(
@@ -133,12 +134,18 @@ def _long(field: Field, following: Field | None, allocator: bool) -> tuple[Given
         name, takes = GUARD, True
     else:
         name = _resolve(written)
-        takes = name in _TAKES_VALUE or name in _PLUGINS or (allocator and name in _ALLOCATOR_TAKES_VALUE)
+        takes = name in _PLUGINS or _takes_value(name, allocator)
     if equals:
         return Given(name, behind_equals(field), field, True), 1
     if takes and following is not None:
         return Given(name, following.pieces, field, True), 2
     return Given(name, (), field, False), 1
+
+
+def _takes_value(name: str, allocator: bool) -> bool:
+    if allocator and name in _ALLOCATOR_TAKES_NONE:
+        return False
+    return name in _TAKES_VALUE or (allocator and name in _ALLOCATOR_TAKES_VALUE)
 
 
 def _resolve(written: str) -> str:
@@ -156,7 +163,7 @@ def _short(field: Field, following: Field | None, allocator: bool) -> tuple[list
         letter = text[begin]
         name = _ALLOCATOR_SHORT.get(letter, "") if allocator else ""
         name = name or _SHORT.get(letter, letter)
-        takes = name in _TAKES_VALUE or (allocator and name in _ALLOCATOR_TAKES_VALUE)
+        takes = _takes_value(name, allocator)
         if not takes:
             found.append(Given(name, (), field, False))
             begin += 1
