@@ -117,6 +117,7 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
         job.late_directives = _outside(job.late_directives, reading.documents)
         shell.run(reading.statements)
         shell.run_mentioned_functions(text.data)
+        uses.left_files(shell)
         if not text.data.startswith(b"#!") and not job.starts_step:
             uses.environment(shell, "what sources this file", len(text.data))
         whole = reading.whole and shell.whole

@@ -117,6 +117,7 @@ _PLACING_OPTIONS = {
     "ansysedt": re.compile(r"machinelist"),
     "cfx5solve": re.compile(r"par-dist|part(?:ition)?"),
     "comsol": re.compile(r"nn|nnhost|f"),
+    "julia": re.compile(r"p|machine-file"),
     "fluent": re.compile(r"cnf|t"),
     "mapdl": re.compile(r"machines|np"),
     "starccm+": re.compile(r"on|np"),
@@ -132,6 +133,8 @@ TUNING = re.compile(
 KNOWN_FILE = re.compile(
     r"workers|slaves|masters|regionservers|abaqus_v6\.env|mpd\.hosts|machines\.LINUX|lamhosts|pvmhosts|\.machines"
 )
+# Files by which launchers are told of nodes, mostly by another script.
+HOST_FILE = re.compile(r"(?i)(?:.*[-_./])?(?:host|machine)_?files?(?:[-_./$].*)?")
 # Such files of one program: ORCA takes INPUT.nodes.
 OWN_FILES = {"orca": re.compile(r".+\.nodes")}
 
@@ -149,6 +152,7 @@ WRITING_OPTION = re.compile(
 WRITING_PROGRAM = re.compile(
     r"(?i)(?:^|[-_.])(?:crudini|yq|dasel|augtool|gen|generate|make|mk|write|render|template|create|build|config|configure"
     r"|prepare|set|setup|update|fill|expand|to|dump|export|save|settings|hosts?)(?:$|[-_.])"
+    r"|(?:host|machine|node)_?(?:file|list)"
 )
 
 # Options whose value names or describes something, and decides nothing.

@@ -129,9 +129,14 @@ def key_of(value: Value) -> str:
     """A name for what is not known in full: two words of one key are taken for the same file."""
     if len(value) == 1 and value[0].text is not None:
         return _relative(value[0].text)
-    return _relative(
-        "".join(f"${{{piece.label}}}" if piece.text is None and not piece.choices else _text(piece) for piece in value)
-    )
+    return _relative("".join(map(_key, value)))
+
+
+def _key(piece: Piece) -> str:
+    if piece.text is None and piece.choices:
+        says_most = max(piece.choices, key=lambda choice: _says(text_of(choice)))
+        return "".join(map(_key, says_most))
+    return f"${{{piece.label}}}" if piece.text is None else piece.text
 
 
 def _relative(path: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.programs import DECIDING
+from stepguard.scripts.python.nodes import string_of
 from stepguard.scripts.python.program import Program
 from stepguard.scripts.python.things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
 from stepguard.scripts.shell import uses
@@ -156,14 +157,17 @@ def peers(made: Call) -> None:
 
 
 def settings(program: Program, target: ast.expr, thing: Thing) -> None:
-    """Notes what is set in a configuration from elsewhere: cfg.trainer.num_nodes = …"""
-    if isinstance(target, ast.Attribute) and DECIDING.search(target.attr) and not isinstance(thing, Code):
-        root = target.value
+    """Notes what is set in a configuration: cfg.trainer.num_nodes = …, config["trainer"]["num_nodes"] = …"""
+    name = target.attr if isinstance(target, ast.Attribute) else None
+    if isinstance(target, ast.Subscript):
+        name = string_of(target.slice)
+    if name is not None and DECIDING.search(name) and not isinstance(thing, Code):
+        root = target
         while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
         if isinstance(root, ast.Name) and _CONFIGURATION.fullmatch(root.id):
             at = program.at(target)
-            uses.note(program.shell, _of_peers(thing, at), f"{root.id}.{target.attr}", at)
+            uses.note(program.shell, _of_peers(thing, at), f"{root.id}.{name}", at)
 
 
 def _of_peers(thing: Thing, at: int) -> Taints:

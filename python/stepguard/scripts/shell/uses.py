@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.facts import Use
-from stepguard.scripts.programs import KNOWN_FILE, OWN_FILES, WRITING_OPTION, WRITING_PROGRAM, base, is_python
+from stepguard.scripts.programs import (
+    HOST_FILE,
+    KNOWN_FILE,
+    OWN_FILES,
+    WRITING_OPTION,
+    WRITING_PROGRAM,
+    base,
+    is_python,
+)
 from stepguard.scripts.shell.arguments import is_name
-from stepguard.scripts.values import MAX_TAINTS, Field, Taints, flat, key_of, taints_of, unknown
+from stepguard.scripts.values import MAX_TAINTS, UNKNOWN, Field, Taints, flat, key_of, taints_of, text_of, unknown
 from stepguard.scripts.variables import may_tell_of_peers, tells_of_peers
 
 if TYPE_CHECKING:
@@ -19,6 +27,9 @@ if TYPE_CHECKING:
 _SETTINGS_FILE = re.compile(
     r"(?i)[^=]\.(?:ini|cfg|conf|config|ya?ml|json|toml|xml|env|properties|hosts?|txt|lst)$|host_?file|machine_?file"
 )
+
+_FILE = re.compile(rf"[^-=][\w./{UNKNOWN}]*[./][\w./{UNKNOWN}-]+")
+_SLOTS = re.compile(r"\b(?:max_)?slots=|\bcpus?=\d")
 
 
 def note(shell: Shell, taints: Taints, sink: str, at: int, softly: bool = False) -> None:
@@ -45,15 +56,22 @@ def known_files(shell: Shell, what: str, at: int) -> None:
             note(shell, taints_of(content), f"{base(file)}, which {what} may read", at)
 
 
+def left_files(shell: Shell) -> None:
+    """Judges the host files that are there in the end: nothing here reads them, so something else will."""
+    for file, content in shell.scope.files.items():
+        taints = taints_of(content)
+        if taints and (HOST_FILE.fullmatch(file) or _SLOTS.search(text_of(content))):
+            note(shell, taints, f"{base(file)}, which a launcher may read,", min(taint.at for taint in taints))
+
+
 def may_write(shell: Shell, fields: Sequence[Field], taints: Taints, at: int) -> None:
     """A program that is told of nodes and of a file may put the ones into the other: crudini --set FILE … LIST."""
     names = (base(field.text) for field in fields[: 2 if is_python(base(fields[0].text)) else 1])
-    if not any(map(WRITING_PROGRAM.search, names)) and not any(
-        WRITING_OPTION.fullmatch(field.text) for field in fields[1:]
-    ):
+    writes = any(WRITING_PROGRAM.search(name) for name in names)
+    if not writes and not any(WRITING_OPTION.fullmatch(field.text) for field in fields[1:]):
         return
     for field in fields[1:]:
-        if not field.taints and _SETTINGS_FILE.search(field.text):
+        if not field.taints and (_SETTINGS_FILE.search(field.text) or (writes and _FILE.fullmatch(field.text))):
             file = key_of(field.pieces)
             shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
 
