@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Auto-resume: one guarded step, started again on healthy nodes when its hardware fails.
 
-supervisor   the loop over attempts; the only module that knows the order of things
+supervisor   the loop over attempts
+recovery     what follows when one does not end well; the only module that knows the order of things
 attempt      one run of the step, and its end; parts: its sruns, one in each job that gives it nodes
 stdio        what a killed srun leaves changed
-signals      what reaches us goes on to srun
+signals      what reaches us goes on to srun, or ends a pause
 lookout      all that is known of the nodes meanwhile: watch_step (an `srun --overlap` a job, made by watching), pulse
 watch        the same on each node; orders: what it was told, orphaned: what it does when nobody asks any more
 agent_verdict  asks the node's agent, for the watch; told: what a node tells of itself, hearsay: what of it is told on

@@ -11,18 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from stepguard.config import Resume
 from stepguard.errors import SlurmError
-from stepguard.resume.findings import lost_finding, told_findings
-from stepguard.resume.lookout import Lookout
 from stepguard.resume.messages import Messages
-from stepguard.resume.parts import Part
-from stepguard.resume.relaunch import Relaunch
+from stepguard.resume.parts import Part, Relaunch
 from stepguard.resume.signals import ENDING, SignalInbox
-from stepguard.resume.told import Told
-from stepguard.resume.verdict import Finding
 from stepguard.slurm.protocol import SlurmClient
+
+if TYPE_CHECKING:  # what the watch needs is imported when it is made, and the user's own step runs
+    from stepguard.resume.lookout import Lookout
+    from stepguard.resume.told import Told
+    from stepguard.resume.verdict import Finding
 
 # How often the loop turns over: while all is well, and while a node is overdue.
 _CALM_S = 0.25
@@ -54,6 +55,16 @@ class AttemptEnd:
     interrupted_by: int | None = None
     findings: tuple[Finding, ...] = ()
     detect_s: float = 0.0
+
+    @property
+    def exit_status(self) -> int:
+        """srun's, as a shell would see it."""
+        return shell_status(self.status)
+
+
+def shell_status(status: int) -> int:
+    """A status as a shell would see it: an srun that died of a signal gives 128 + its number."""
+    return 128 - status if status < 0 else status
 
 
 @dataclass
@@ -107,7 +118,7 @@ class Attempt:
         last_s = self.began_s = time.monotonic()
         self.parts.append(Part.start(self.sruns.first))
         while self._goes_on():
-            findings = self._faults_under_step() if self.started else ()
+            findings = self.watch.faults_under(self.nodes) if self.started else ()
             if findings:
                 return self._given_up(findings)
             self._turn()
@@ -130,9 +141,8 @@ class Attempt:
         return None in statuses and all(status in (None, 0) for status in statuses)
 
     def _status(self) -> int:
-        """The worst of the parts that have ended, as srun gives that of its tasks."""
-        statuses = [part.status() or 0 for part in self.parts]
-        return max(statuses, key=lambda status: 128 - status if status < 0 else status)
+        """The worst of the parts that have ended, as srun gives that of its tasks; 1 where none could be started."""
+        return max((part.status() or 0 for part in self.parts), key=shell_status, default=1)
 
     def _ran_s(self) -> float:
         return time.monotonic() - self.began_s
@@ -208,15 +218,6 @@ class Attempt:
             return "-"
         self._tasks_asked += 1
         return "tasks"
-
-    def _faults_under_step(self) -> tuple[Finding, ...]:
-        """Nodes of the step that are lost or have told of a fault that hangs or ends the program."""
-        nodes = self.nodes
-        lost = [name for name in nodes if name in self.watch.pulse.lost()]
-        if lost and not self.watch.own_link_works():
-            self.watch.pulse.start_over(time.monotonic())
-            lost = []
-        return tuple(lost_finding(name) for name in lost) + told_findings(self.watch, nodes)
 
     def _given_up(self, findings: tuple[Finding, ...]) -> AttemptEnd:
         """The attempt is lost, and still to be ended: `end` comes after the bad nodes have left the job."""

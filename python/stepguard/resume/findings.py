@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stepguard.resume.lookout import Lookout
 from stepguard.resume.told import Told
 from stepguard.resume.verdict import Finding
+
+if TYPE_CHECKING:
+    from stepguard.resume.lookout import Lookout
 
 
 def lost_finding(name: str) -> Finding:

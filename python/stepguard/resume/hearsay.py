@@ -15,12 +15,13 @@ _MAX = 50
 
 
 class Hearsay:
-    """Made when the guarded step begins: of what was so before, only broken hardware is told, once a node."""
+    """Of what was so before `began_s`, when the guarded step began by the monotonic clock, only broken hardware is
+    told, once a node."""
 
-    def __init__(self, journal: Journal, messages: Messages) -> None:
+    def __init__(self, journal: Journal, messages: Messages, began_s: float) -> None:
         self._journal = journal
         self._messages = messages
-        self._began_s = time.monotonic()
+        self._began_s = began_s
         self._told: set[tuple[str, ...]] = set()
         self._known_faulty: set[str] = set()
 

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stepguard.config import Resume
+from stepguard.resume.findings import lost_finding, told_findings
 from stepguard.resume.pulse import Pulse
 from stepguard.resume.reach import Probe, answering
+from stepguard.resume.verdict import Finding
 from stepguard.resume.watch_step import WatchStep
 
 # A slurmctld that says nothing for so long cannot be reached from here.
@@ -83,6 +85,14 @@ class Lookout:
             self.ping(question())
         self.pulse.look(now_s)
         self._check_own_link(now_s)
+
+    def faults_under(self, nodes: Sequence[str]) -> tuple[Finding, ...]:
+        """Which of a step's nodes are lost or have told of a fault that hangs or ends its program."""
+        lost = [name for name in nodes if name in self.pulse.lost()]
+        if lost and not self.own_link_works():
+            self.pulse.start_over(time.monotonic())
+            lost = []
+        return tuple(lost_finding(name) for name in lost) + told_findings(self, nodes)
 
     def start_again(self, lost: Collection[str]) -> None:
         """Starts the job's own watch anew, without `lost`: one that was launched on a dead node says nothing at all."""

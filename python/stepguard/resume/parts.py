@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,26 @@ class Plan(NamedTuple):
     leads: bool = True
     helper: bool = False
     alone: bool = True
+
+
+class Relaunch(NamedTuple):
+    """The sruns of an attempt: the one in the job itself, and, once its step id is known, those in helper jobs."""
+
+    first: Plan
+    others: Callable[[str], list[Plan]]
+
+    def with_environment(self, added: Mapping[str, str]) -> Relaunch:
+        """The same, with these variables added for every srun."""
+
+        def extended(plan: Plan) -> Plan:
+            return plan._replace(environment={**plan.environment, **added})
+
+        return Relaunch(extended(self.first), lambda step_id: [extended(plan) for plan in self.others(step_id)])
+
+
+def one_srun(plan: Plan) -> Relaunch:
+    """An attempt that is one srun."""
+    return Relaunch(plan, lambda _: [])
 
 
 @dataclass

@@ -11,7 +11,8 @@ from stepguard.resume import places
 from stepguard.resume.attempt import Attempt
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.layout import Layout, learnt
-from stepguard.resume.relaunch import Memory, Relaunch, relaunch, uses_pmi
+from stepguard.resume.parts import Relaunch
+from stepguard.resume.relaunch import Memory, relaunch, uses_pmi
 from stepguard.resume.strategies.outcome import Placement
 from stepguard.slurm.records import ClusterConfig, Job
 from stepguard.slurm.srun_arguments import SrunCommand

@@ -5,7 +5,7 @@ their tasks is told of its place in the whole."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from stepguard.config import Resume
 from stepguard.resume import places
 from stepguard.resume.helper_job import HelperJob
 from stepguard.resume.layout import Layout
-from stepguard.resume.parts import Plan
+from stepguard.resume.parts import Plan, Relaunch, one_srun
 from stepguard.slurm.environment import rebuilt
 from stepguard.slurm.hostlist import fold
 from stepguard.slurm.records import ClusterConfig, Job
@@ -36,26 +36,6 @@ class Memory(NamedTuple):
 
     layout: Layout | None
     told: Mapping[str, str]
-
-
-class Relaunch(NamedTuple):
-    """The sruns of an attempt: the one in the job itself, and, once its step id is known, those in helper jobs."""
-
-    first: Plan
-    others: Callable[[str], list[Plan]]
-
-    def with_environment(self, added: Mapping[str, str]) -> Relaunch:
-        """The same, with these variables added for every srun."""
-
-        def extended(plan: Plan) -> Plan:
-            return plan._replace(environment={**plan.environment, **added})
-
-        return Relaunch(extended(self.first), lambda step_id: [extended(plan) for plan in self.others(step_id)])
-
-
-def one_srun(plan: Plan) -> Relaunch:
-    """An attempt that is one srun."""
-    return Relaunch(plan, lambda _: [])
 
 
 def uses_pmi(command: SrunCommand, cluster: ClusterConfig, config: Resume) -> bool:

@@ -11,6 +11,7 @@ import os
 import queue
 import signal
 import threading
+import time
 
 RELAYED = frozenset(
     {
@@ -29,6 +30,8 @@ RELAYED = frozenset(
 # Whoever sends one of these wants the step to end.
 ENDING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 
+# Between two looks for signals while nothing else is waited for.
+_TURN_S = 0.1
 # si_code of a signal that the kernel (the terminal) sent; sigaction(2).
 _SI_KERNEL = 0x80
 
@@ -62,3 +65,28 @@ class SignalInbox:
         while not self._received.empty():
             taken.append(self._received.get_nowait())
         return taken
+
+
+class Patience:
+    """Waits between attempts, when signals have no srun to go to, until somebody wants the step to end."""
+
+    def __init__(self, inbox: SignalInbox) -> None:
+        self._inbox = inbox
+        self.interrupted_by: int | None = None
+
+    def pause(self, seconds: float) -> bool:
+        """Waits; False once somebody wants the step to end."""
+        end_s = time.monotonic() + seconds
+        while self.interrupted_by is None:
+            for number, _ in self._inbox.take():
+                if number in ENDING:
+                    self.interrupted_by = number
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                break
+            time.sleep(min(left_s, _TURN_S))
+        return self.interrupted_by is None
+
+    def interrupted_status(self) -> int:
+        """The exit status for that, as a shell gives it; SIGTERM's where it was Slurm that was to end us."""
+        return 128 + (self.interrupted_by or signal.SIGTERM)

@@ -7,9 +7,8 @@ relaunch are seen at once, and a hundred nodes do not start two steps at the sam
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from stepguard.config import Resume
 from stepguard.resume.helper_job import HelperJob
@@ -29,7 +28,7 @@ _REQUEUE_KEEPS_GRES = (24, 11)
 @dataclass
 class Watching:
     """`own_node` is the node that the supervisor runs on, "" on a login host; `agent_socket` is the agent's on each
-    node. It is made when the guarded step begins."""
+    node, `began_s` when the guarded step began, by the monotonic clock."""
 
     srun: str
     own_node: str
@@ -38,7 +37,7 @@ class Watching:
     agent_socket: str
     journal: Journal
     messages: Messages
-    _began_s: float = field(default_factory=time.monotonic)
+    began_s: float
     _orders: Orders | None = None
     _own: WatchStep | None = None
 
@@ -66,7 +65,7 @@ class Watching:
         )
         own = self._own_watch(self._orders, job.nodes)
         watches = [helper.watch for helper in helpers if helper.watch is not None]
-        return Lookout(own, watches, found, cluster.slurmctld_places, self.config, self._began_s)
+        return Lookout(own, watches, found, cluster.slurmctld_places, self.config, self.began_s)
 
     def _own_watch(self, orders: Orders, nodes: tuple[str, ...]) -> WatchStep:
         """The watch that runs already, if it was told the same and covers these nodes, else a new one."""

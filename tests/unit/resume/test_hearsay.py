@@ -21,7 +21,7 @@ def journal(tmp_path: Path) -> Journal:
 
 @pytest.fixture
 def hearsay(journal: Journal) -> Hearsay:
-    return Hearsay(journal, Messages("71"))
+    return Hearsay(journal, Messages("71"), time.monotonic())
 
 
 def xid(code: str = "13", *, age_s: float = -1.0, **changes: object) -> Told:

@@ -10,7 +10,8 @@ import pytest
 
 from stepguard.resume import places
 from stepguard.resume.layout import Layout, Slot
-from stepguard.resume.relaunch import Memory, Relaunch, relaunch
+from stepguard.resume.parts import Relaunch
+from stepguard.resume.relaunch import Memory, relaunch
 from stepguard.slurm.records import Job
 from stepguard.slurm.srun_arguments import parse
 
