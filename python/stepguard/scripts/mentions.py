@@ -33,7 +33,7 @@ def gather(lines: Iterable[Line], job: Job) -> None:
             variable = found["variable"] or "SLURM_JOB_NODELIST"
             taint = Taint(place, variable, is_stale_count(variable))
             # Its way is not followed: it may be right.
-            job.uses.setdefault((place, True), Use(taint, "this line, which is not followed further", place, True))
+            job.uses.setdefault((place, True), Use(taint, "what is made of it", place, True))
 
 
 def _option(at: int, code: str, job: Job) -> None:

@@ -54,3 +54,10 @@ def _stale(body: str) -> tuple[str, str]:
     findings = check("job.sh", (HEAD + body + "\n").encode()).findings
     (finding,) = [finding for finding in findings if finding.rule.kind == "stale-nodelist"]
     return finding.message, finding.fix
+
+
+def test_in_a_script_of_another_language_its_way_is_not_known() -> None:
+    script = "#!/bin/csh\n#SBATCH --exclusive\nset h = $SLURM_JOB_NODELIST\nsrun --auto-resume=1 ./a $h\n"
+    (finding,) = check("job.csh", script.encode()).findings
+    assert (finding.line, finding.severity) == (3, "warning")
+    assert finding.message == "SLURM_JOB_NODELIST → what is made of it on line 3: stale after a resume"
