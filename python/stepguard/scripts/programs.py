@@ -159,7 +159,8 @@ WRITING_PROGRAM = re.compile(
 NAMING = re.compile(
     r"(?i)(?:^|[-_.+])(?:name|names|log|logs|logdir|logging|out|output|outdir|outputs|error|err|tag|tags|project|comment"
     r"|title|report|wandb|tensorboard|tb|experiment|exp|save|prefix|suffix|id|note|notes|desc|description|label|dir"
-    r"|folder|path|checkpoint|ckpt|J|o|e)(?:$|[-_.])"
+    r"|folder|path|checkpoint|ckpt|info|meta|metadata|manifest|provenance|summary|readme|bind|mounts?|volumes?|J|o|e)"
+    r"(?:$|[-_.])"
 )
 
 # Options that tell a program, wherever it is started, where its peers are or how many.

@@ -107,8 +107,9 @@ def copy(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
 def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """A program that turns words, files and its input into what it prints."""
     taints = taints_of(stdin)
+    edits = base(fields[0].text) == "sed"
     for field in fields[1:]:
-        taints |= field.taints
+        taints |= _not_in_names(field) if edits else field.taints
         content = shell.scope.files.get(key_of(field.pieces))
         if content:
             taints |= taints_of(content)
@@ -116,7 +117,7 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         if any(piece.label == _ENVIRONMENT for piece in stdin):
             taints |= _filtered(field, shell.guarded_step)
     name = base(fields[0].text)
-    if taints and name == "sed" and any(field.text.startswith(("-i", "--in-place")) for field in fields):
+    if taints and edits and any(field.text.startswith(("-i", "--in-place")) for field in fields):
         file = key_of(fields[-1].pieces)
         shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
     if taints and name in _AWK:
@@ -131,6 +132,17 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if name in ("grep", "egrep", "fgrep"):
         shell.ask([*stdin, *(piece for field in fields for piece in field.pieces)])
     return (unknown(at, taints, host_in(stdin)),)
+
+
+def _not_in_names(field: Field) -> Taints:
+    """What comes from elsewhere in a word; not a number that is a part of a name: s/DIR/out-8n/."""
+    found = CLEAN
+    before = ""
+    for piece in field.pieces:
+        counts_name = before[-1:].isalpha() or before[-1:] in ("_", "-")
+        found |= frozenset(taint for taint in piece.taints if not (taint.is_count and counts_name))
+        before = piece.text or ""
+    return found
 
 
 _AWK = ("awk", "gawk", "mawk", "nawk")

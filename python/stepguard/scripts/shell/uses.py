@@ -29,6 +29,7 @@ _SETTINGS_FILE = re.compile(
 )
 
 _FILE = re.compile(rf"[^-=][\w./{UNKNOWN}]*[./][\w./{UNKNOWN}-]+")
+_IN_TEXT = re.compile(r"[\s=]")  # a sentence, or name=value
 _SLOTS = re.compile(r"\b(?:max_)?slots=|\bcpus?=\d")
 
 
@@ -86,7 +87,7 @@ def environment(shell: Shell, what: str, at: int, named_in: str | None = None, m
             continue
         held = flat(value)
         if not tells_of_peers(name):
-            if may_be_told and may_tell_of_peers(name) and not any(" " in (piece.text or "") for piece in held):
+            if may_be_told and may_tell_of_peers(name) and _IN_TEXT.search(text_of(held)) is None:
                 taints = frozenset(taint for taint in taints_of(held) if not taint.is_count)
                 note(shell, taints, f"{name}, which {what} gets", at)
             continue
