@@ -168,7 +168,7 @@ def _short(field: Field, following: Field | None, allocator: bool) -> tuple[list
             found.append(Given(name, (), field, False))
             begin += 1
         elif begin + 1 < len(text):
-            found.append(Given(name, _behind(field, begin + 1), field, True))
+            found.append(Given(name, behind(field, begin + 1), field, True))
             return found, 1
         else:
             value = following.pieces if following is not None else ()
@@ -179,17 +179,18 @@ def _short(field: Field, following: Field | None, allocator: bool) -> tuple[list
 
 def behind_equals(field: Field) -> Value:
     """What stands behind the first "=" of a field."""
-    return _behind(field, field.text.index("=") + 1)
+    return behind(field, field.text.index("=") + 1)
 
 
-def _behind(field: Field, offset: int) -> Value:
+def behind(field: Field, offset: int) -> Value:
+    """What stands behind that many characters of a field."""
     kept: list[Piece] = []
     for piece in field.pieces:
         length = 1 if piece.text is None and not piece.choices else len(Field((piece,)).text)
         if offset >= length:
             offset -= length
         elif offset and piece.choices:
-            choices = tuple(_behind(Field(choice), min(offset, len(Field(choice).text))) for choice in piece.choices)
+            choices = tuple(behind(Field(choice), min(offset, len(Field(choice).text))) for choice in piece.choices)
             kept.append(piece._replace(choices=choices))
             offset = 0
         elif offset and piece.text is not None:

@@ -13,6 +13,8 @@ from stepguard.scripts.values import (
     CLEAN,
     Array,
     Field,
+    Piece,
+    Taints,
     Value,
     computed,
     counted,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _KEYED = re.compile(r"\[([\w.:-]+)\]=")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 
 
 def assign(shell: Shell, assignment: Assignment) -> None:
@@ -42,13 +45,22 @@ def assign(shell: Shell, assignment: Assignment) -> None:
         return
     value = shell.value(assignment.value)
     if assignment.subscript:
-        element = Array((Field(value),), (assignment.subscript,))
+        keys = _of_keys(shell, assignment)
+        element = Array(
+            (Field((*value, Piece("", assignment.at, True, keys)) if keys else value),), (assignment.subscript,)
+        )
         shell.assign(name, _behind(old if isinstance(old, Array) else Array(()), element))
     elif assignment.append:
         held = shell.lookup(name, assignment.at) if old is not None else ()
         shell.assign(name, (*flat(held), *value))
     else:
         shell.assign(name, value)
+
+
+def _of_keys(shell: Shell, assignment: Assignment) -> Taints:
+    """What the variables in NAME[$KEY]= come from: ${!NAME[@]} gives the keys back."""
+    names = _EXPANDED.findall(assignment.subscript)
+    return taints_of(piece for name in names for piece in flat(shell.lookup(name, assignment.at)))
 
 
 def _array(fields: list[Field]) -> Array:

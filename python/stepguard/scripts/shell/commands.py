@@ -35,6 +35,7 @@ _RESIZE_SCRIPT = re.compile(r"resize\.sh$")
 _NAMED_SRUN = re.compile(r"(?i)(?:^|_)srun(?:_(?:cmd|command|bin|exe|path))?$")  # $SRUN, of the caller's environment
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _TAKES_SETTING = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")  # bash -euo pipefail
+_PYTHON_SHEBANG = re.compile(r"#![^\n]*\bpython")
 _PYTHON_SOURCE = re.compile(r"-|-[a-zA-Z]*[cm]")  # python -uc CODE
 # Of R, Julia and Perl: what starts processes on other nodes.
 _STARTS_OTHERS = re.compile(r"\bmake(?:PSOCK|SOCK|MPI)?[cC]luster\(|\baddprocs\(|\b(?:ssh|pdsh|mpirun|mpiexec)\s")
@@ -75,6 +76,8 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         at = fields[0].at
     content = shell.scope.files.get(key_of(fields[0].pieces)) if shell.scope.files else None
     if content is not None and _is_script(content):
+        if _PYTHON_SHEBANG.match(text_of(content[:1])):
+            return _python_code(shell, content, fields[1:], stdin, at)
         return _script(shell, content, fields[1:], stdin)
     if not name or UNKNOWN in base(name) or (fields[0].maybe and not name.endswith("srun")):
         return _open(shell, fields, stdin, at)
@@ -124,6 +127,8 @@ def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """A command whose name is not known: what stands behind it may be the command ($TIMER srun …)."""
     label = fields[0].pieces[0].label if fields[0].pieces else ""
+    named = frozenset(taint for taint in fields[0].taints if not taint.is_count)
+    uses.note(shell, named, "which command is run", at)  # sed 's/^/ssh /' hosts | sh
     if _NAMED_SRUN.search(label) or parse(fields[1:]).has(GUARD):  # no other program has the option
         return launching.srun(shell, fields, stdin, at)
     for index, field in enumerate(fields[1:], 1):
@@ -244,14 +249,19 @@ def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     index, text = _source_of_python(fields)
     if text == "-c" and index + 1 < len(fields):
         code = fields[index + 1].pieces
-        inputs = taints_of(stdin) | taints_of(piece for field in fields[index + 1 :] for piece in field.pieces)
-    elif text in ("", "-") and stdin:
+    elif text in ("", "-"):
         code = stdin
-        inputs = taints_of(stdin) | taints_of(piece for field in fields[index + 1 :] for piece in field.pieces)
     else:
+        code = shell.scope.files.get(key_of(fields[index].pieces), ()) if index < len(fields) else ()
+    if not _is_script(code):
         return program(shell, fields, stdin, at)
+    return _python_code(shell, code, fields[index + 1 :], stdin, at)
+
+
+def _python_code(shell: Shell, code: Value, arguments: Sequence[Field], stdin: Value, at: int) -> Value:
     from stepguard.scripts.python.inline import printed_by
 
+    inputs = taints_of(stdin) | taints_of(piece for field in arguments for piece in field.pieces)
     return (unknown(at, calculated(text_of(code), "", inputs | printed_by(shell, code))),)
 
 

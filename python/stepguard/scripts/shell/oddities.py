@@ -41,6 +41,16 @@ _REWRITES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]], .
     (re.compile(rb"(?<=\s)~(?=\s)"), _filled),
     # n=$((n + 1)) 2>/dev/null && …
     (re.compile(rb"(?<=\s)2>[ \t]*(?:/dev/null|&1)(?=[\s;)])"), _blank),
+    # ssh host bash <<EOF &
+    (re.compile(rb"(?m)(?<!<)<<-?[ \t]*[\"'\\]?\w[^\n]*[^&>|\n]&(?=[ \t]*$)"), lambda found: found[0][:-1] + b" "),
+    # cat > file <<EOF; chmod +x file
+    (
+        re.compile(
+            rb"(?<!<)<<-?[ \t]*[\"'\\]?\w+[\"']?[^\n;|&\"'`]*(?:;|(?<=\s)&)[ \t]"
+            rb"(?![ \t]*(?:#|\n|(?:do|then|done|fi)\b))"
+        ),
+        lambda found: found[0][:-2] + b" |",
+    ),
     # hosts=(${(f)"$(…)"}), ${(f)$(…)}, of zsh
     (
         re.compile(rb"\$\{\([^()\n]{1,20}\)(\"\$\([^\n]{0,200}?\)\"|\$\([^\n]{0,200}?\))\}"),

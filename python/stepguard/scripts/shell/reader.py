@@ -27,7 +27,8 @@ _MAX_REPAIRS = 4
 _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
 _FEW_BYTES = 8 * 1024  # they are parsed a few times more
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
-_UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)")
+_UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)|(?<=\s)\\(?=\s*\Z)")
+_GLUED_END = re.compile(rb"(?<!<)<<-?[ \t]*[\"'\\]?\w+[\"']?;")  # it takes the ";" for a part of the document's end
 # A=1 B=2 on a line: tree-sitter-bash 0.25 takes what stands on the next ones for a part of the same command.
 _SEVERAL_ASSIGNED = re.compile(rb"[^\s;&|][ \t]+[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=")
 _COMMAND_LINES = re.compile(rb"(?:[^\n]*(?:\\|\||&&)\n)*[^\n]+")  # those that a command is written on
@@ -79,7 +80,7 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
     data, origin = _with_braces(_UNKNOWN_TO_GRAMMAR.sub(_known, data), origin or Origin())
     parse = _parser().parse
     root = parse(data).root_node
-    if root.has_error:
+    if root.has_error or _GLUED_END.search(data):
         data = without_oddities(data)
         root = parse(data).root_node
     broken_at = origin.at(len(data)) if too_much else -1
@@ -135,7 +136,7 @@ def _with_ended_assignments(data: bytes, root: Node) -> bytes:
 def _known(found: re.Match[bytes]) -> bytes:
     text = found[0]
     if text[:1] == b"\\":
-        return b"=="
+        return b"==" if len(text) > 1 else b" "
     return b";;" + b" " * (len(text) - 2) if text[:1] == b";" else text[:-1] + b" "
 
 
