@@ -99,3 +99,12 @@ def test_late_directive_with_the_option_is_not_to_be_moved_up() -> None:
     (finding,) = check("job.sh", (HEAD + "date\n#SBATCH -N2 --auto-resume=1\n").encode()).findings
     assert (finding.rule.kind, finding.line) == ("late-directive", 4)
     assert finding.fix == "Remove --auto-resume here and write it on srun: srun --auto-resume=1 … PROGRAM"
+
+
+@pytest.mark.parametrize("command", ["stepguard supervise --", "exec /opt/stepguard/bin/stepguard supervise --"])
+def test_step_is_guarded_without_the_plugin(command: str) -> None:
+    report = check("job.sh", (HEAD + f"date\n{command} srun -N2 -w $SLURM_NODELIST ./a\n").encode())
+    assert [(step.line, step.conditional) for step in report.guarded_steps] == [(4, False)]
+    assert [(one.rule.kind, one.severity) for one in report.findings] == [("stale-nodelist", "error")]
+    shared = check("job.sh", f"#!/bin/bash\n#SBATCH -N2\n{command} srun ./a\n".encode()).findings
+    assert [(one.rule.kind, one.line) for one in shared] == [("not-exclusive", 3)]

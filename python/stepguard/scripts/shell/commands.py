@@ -18,6 +18,7 @@ from stepguard.scripts.values import (
     UNKNOWN,
     Array,
     Field,
+    Piece,
     Value,
     flat,
     key_of,
@@ -237,8 +238,10 @@ def _source(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
 
 def _stepguard(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     texts = [field.text for field in fields]
-    if "supervise" in texts[1:2] and "--" in texts:
-        return _run(shell, fields[texts.index("--") + 1 :], stdin, at)
+    if "supervise" in texts[1:2] and "--" in texts[:-1]:
+        command = fields[texts.index("--") + 1 :]
+        guard = Field((Piece(f"--{GUARD}=1", fields[1].at),))  # what it is short for
+        return _run(shell, [command[0], guard, *command[1:]], stdin, command[0].at)
     if any(text.startswith(("--expand", "--fold")) for text in texts):
         return tool(shell, fields, stdin, at)
     return (unknown(at),)
