@@ -157,3 +157,8 @@ def job_state(lab: Cluster, job_id: str) -> str:
 def await_state(lab: Cluster, job_id: str, *states: str, within_s: float = 60) -> None:
     """Waits until the job is in one of these states."""
     until(f"job {job_id} in {states}", lambda: job_state(lab, job_id) in states, within_s, 0.2)
+
+
+def await_scripts(lab: Cluster, node: str, command: str, count: int = 1) -> None:
+    """Waits until so many scripts run `command` on the node: a job is RUNNING before its prolog has begun."""
+    until(f"{command} runs on {node}", lambda: [*lab.processes(node).values()].count(f"{command} ") == count, 60)

@@ -14,7 +14,7 @@ from guarded import until
 from lab.cluster import Cluster
 from lab.gpus import DRIVER_NOT_LOADED, VERSION_MISMATCH, XID, Gpus, build
 from lab.kernel import Kernel
-from recorded import await_state, record_of, recording_lab, submit
+from recorded import await_scripts, record_of, recording_lab, submit
 
 REPLACE, REBOOT = "Action:Replace", "Action:Reboot"
 HEALTH = """
@@ -128,7 +128,7 @@ def node(lab: Cluster) -> Iterator[Node]:
 def test_a_gpu_off_the_bus_under_a_job(lab: Cluster, node: Node) -> None:
     node.begin("fail")
     job_id = submit(lab, "sleep 300", "--gres=gpu:1", "--nodelist=n1")
-    await_state(lab, job_id, "RUNNING")
+    await_scripts(lab, "n1", "sleep 300")
     before_s = time.monotonic()
     node.kernel.xid(79, gpu=0)
     item = node.await_item(79)
@@ -151,8 +151,7 @@ def test_a_gpu_off_the_bus_under_a_job(lab: Cluster, node: Node) -> None:
 def test_another_jobs_gpu(lab: Cluster, node: Node) -> None:
     node.begin()
     jobs = [submit(lab, "sleep 300", "--gres=gpu:1", "--nodelist=n1", "--exclusive=user") for _ in range(2)]
-    for job_id in jobs:
-        await_state(lab, job_id, "RUNNING")
+    await_scripts(lab, "n1", "sleep 300", count=2)
     node.kernel.xid(79, gpu=1)
     node.await_item(79)
     assert sorted(len(node.verdict(job_id)) for job_id in jobs) == [0, 1]

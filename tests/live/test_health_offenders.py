@@ -10,7 +10,7 @@ import pytest
 
 from guarded import hosts_of, new_job, until
 from lab.cluster import Cluster
-from recorded import await_state, submit
+from recorded import await_scripts, submit
 from sick import STEPGUARD, gpus_of, health, kernel, sick_lab
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -34,7 +34,7 @@ def test_a_lemon_is_the_last_spare_and_is_listed() -> None:
     with sick_lab(4, more="lemon_jobs = 1\ncycle_s = 2\nclear_s = 0") as lab:
         gpus = gpus_of(lab, "n3")
         failed = submit(lab, "sleep 300", "--gres=gpu:2", "--exclusive", "--nodelist=n3")
-        await_state(lab, failed, "RUNNING")
+        await_scripts(lab, "n3", "sleep 300")
         gpus["gpu1.rows.failure"] = 1
         until("it has failed", lambda: health(lab, "n3")["status"] == "fail", 30, 0.2)
         lab.run(["scancel", failed], user="root")
