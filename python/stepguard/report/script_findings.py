@@ -20,6 +20,7 @@ from stepguard.slurm import hostlist
 STALE = "stale-nodelist"
 # So scripts/judging.py ends what was read within a guarded step, each attempt of which has the variables anew.
 _OF_THE_ATTEMPT = "may not be the step's own"
+_SHARING = "not-exclusive"
 _LINES = 9
 _VALUE_CHARS = 500
 _COUNTS = ("NNODES", "NUM_NODES")
@@ -67,7 +68,9 @@ def _sentence(finding: ScriptFinding, lost: _Lost, named: list[str]) -> str:
 
 def in_the_script(record: Record, command: str, screen: Screen) -> Iterator[str]:
     """The errors and warnings, some lines; `command` prints the script."""
-    worth = [one for one in record.script_findings if one.severity != "info"]
+    # Whether the nodes were shared is known once a guarded step has begun: it would have been refused.
+    ran = any(event.get("event") == "start" for event in record.resumes)
+    worth = [one for one in record.script_findings if one.severity != "info" and not (ran and one.kind == _SHARING)]
     for one in worth[:_LINES]:
         text = f"line {one.line}: {one.severity} {one.rule}: {one.message}"[:_VALUE_CHARS]
         yield from wrapped(screen.text(text if screen.utf8 else text.replace("→", "->")), INDENT, screen)

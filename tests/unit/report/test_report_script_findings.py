@@ -71,7 +71,7 @@ def page_of(record: Record, screen: Screen | None = None) -> str:
 
 
 def test_a_job_that_was_not_resumed_shows_errors_and_warnings(tmp_path: Path) -> None:
-    record = record_with(tmp_path, [event("start", 0), event("end", 0)])
+    record = record_with(tmp_path, [])
     page = page_of(record)
     assert (
         "\nIn the script\n"
@@ -138,3 +138,9 @@ def test_a_journal_and_findings_that_somebody_made_up(tmp_path: Path) -> None:
     events += [event("choice", True, evil), event("start", [1]), event("start", 1, restart_count="0"), {"event": evil}]
     page = page_of(record_with(tmp_path, events, [finding(10**17, evil * 2000), finding(-1, "")]))
     assert all(line.isprintable() for line in page.split("\n"))
+
+
+def test_nodes_were_not_shared_where_a_guarded_step_ran(tmp_path: Path) -> None:
+    page = page_of(record_with(tmp_path, [event("start", 0), event("end", 0)]))
+    assert f"\nIn the script\n  line 14: error SG201: {LIST}\n" in page
+    assert "share its nodes" not in page
