@@ -62,6 +62,8 @@ def test_switch_of_a_program_is_not_told(command: str) -> None:
         "srun bash -c 'python train.py --auto-resume=True'",
         "torchrun --standalone train.py --auto-resume=True",
         "sbatch job.sh --auto-resume=latest",
+        "bash launch.sh --auto-resume=1",
+        "./launch.sh --auto-resume 1",
     ],
 )
 def test_value_of_a_program_is_an_information(command: str) -> None:

@@ -136,9 +136,12 @@ def _command_behind(fields: Sequence[Field]) -> int:
 
 
 def look_for_option(shell: Shell, fields: Sequence[Field]) -> None:
+    """Notes the option on a command that is not srun; a shell script may hand it on to one."""
+    name = base(fields[0].text)
+    is_own = shell.guarded_step or name in SHELLS or name.endswith((".sh", ".bash"))
     for one in arguments(fields[1:]):
         if not one.field.pieces[0].quoted:
-            place = "command" if one.is_for_srun and not shell.guarded_step else "argument"
+            place = "command" if one.is_for_srun and not is_own else "argument"
             launching.mention(shell, launching.shown_at(one.field), place, one.value)
 
 
