@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepguard.scripts.options import behind_equals
 from stepguard.scripts.shell import launching
-from stepguard.scripts.shell.tree import Assignment, Command
+from stepguard.scripts.shell.tree import Arithmetic, Assignment, Command, Part
 from stepguard.scripts.values import (
     CLEAN,
     Array,
@@ -44,6 +44,8 @@ def assign(shell: Shell, assignment: Assignment) -> None:
         shell.assign(name, array)
         return
     value = shell.value(assignment.value)
+    if shell.looped and any(_reads(part, name) for part in assignment.value.parts):
+        value = (*value, unknown(assignment.at, shell.looped, quoted=True))
     if assignment.subscript:
         keys = _of_keys(shell, assignment)
         element = Array(
@@ -61,6 +63,11 @@ def _of_keys(shell: Shell, assignment: Assignment) -> Taints:
     """What the variables in NAME[$KEY]= come from: ${!NAME[@]} gives the keys back."""
     names = _EXPANDED.findall(assignment.subscript)
     return taints_of(piece for name in names for piece in flat(shell.lookup(name, assignment.at)))
+
+
+def _reads(part: Part, name: str) -> bool:
+    """n=$((n + 1)): a counter."""
+    return isinstance(part, Arithmetic) and any(name == read for read, _ in part.reads)
 
 
 def _array(fields: list[Field]) -> Array:

@@ -22,7 +22,7 @@ from stepguard.scripts.shell.tree import (
     Test,
     Text,
 )
-from stepguard.scripts.values import CLEAN, Piece, Taints, Value, computed, placing, taints_of, unknown
+from stepguard.scripts.values import CLEAN, Piece, Taints, Value, computed, counted, placing, taints_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -152,8 +152,9 @@ def for_(shell: Shell, statement: For, stdin: Value) -> Value:
     shell.assign(statement.name, value)
     control, placed = shell.control, shell.placed
     shell.control |= computed(frozenset(taint for taint in taints_of(value) if taint.is_count))
+    looped, shell.looped = shell.looped, computed(counted(taints_of(value)))
     printed = shell.run(statement.body, stdin)
-    shell.control, shell.placed = control, placed
+    shell.control, shell.placed, shell.looped = control, placed, looped
     shell.scope.become([before, shell.snapshot()])
     return printed
 
@@ -165,9 +166,10 @@ def loop(shell: Shell, statement: Loop, stdin: Value) -> Value:
     shell.placed |= shell.asked
     shell.control = control | _condition(shell, statement.condition)
     before = shell.snapshot()
+    looped, shell.looped = shell.looped, computed(counted(taints_of(stdin)))
     printed += shell.run(statement.body, stdin)
     shell.scope.become([before, shell.snapshot()])
-    shell.control, shell.placed = control, placed
+    shell.control, shell.placed, shell.looped = control, placed, looped
     return tuple(printed)
 
 

@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _MAX_DEPTH = 40  # of nested statements and substitutions; each takes a few frames of Python's stack
+_BODIES = (
+    "compound_statement",
+    "subshell",
+    "test_command",
+    "if_statement",
+    "for_statement",
+    "c_style_for_statement",
+    "while_statement",
+    "case_statement",
+)
 _BEHIND_END = (b"", b"\n", b")", b"`")
 _TERMINALS = frozenset((";", "&", "\n", ";;", "comment", "(", ")", "{", "}", "then", "do", "done", "fi"))
 
@@ -236,7 +246,13 @@ class Builder:
     def function(self, node: Node) -> Iterator[Statement]:
         name = next(child for child in node.children if child.type == "word")
         text = self._data[name.start_byte : name.end_byte].decode("utf-8", "replace")
-        yield Function(text, self.statements(node.children[-1:]), self._at(node.start_byte))
+        redirects = [
+            made for child in node.children if child.type.endswith("_redirect") for made in self._redirects(child)
+        ]
+        body = self.statements([child for child in node.children[1:] if child is not name and child.type in _BODIES])
+        if redirects:
+            body = (Redirected(Group(body, False), tuple(redirects)),)
+        yield Function(text, body, self._at(node.start_byte))
 
     def pipeline(self, node: Node) -> Iterator[Statement]:
         yield Pipeline(tuple(self._one(child) for child in node.named_children if child.type != "comment"))

@@ -230,7 +230,7 @@ def _source(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
         for variable in _REFRESHED:
             shell.scope.variables[variable] = (unknown(at, CLEAN, variable),)
         return ()
-    content = shell.scope.files.get(name)
+    content = stdin if name in ("/dev/stdin", "/dev/fd/0") else shell.scope.files.get(name)
     printed = shell.nested(content, None, stdin) if content else ()
     shell.scope.ended = False  # mostly by return
     return printed

@@ -185,8 +185,10 @@ class Expander:
         printed = [taints_of(self._shell.output(command.body)) for command in part.commands]
         self._shell.budget.take(len(read) >> 2)
         taints = computed(capped(counted(CLEAN.union(*read)).union(*printed)))
+        counters = {name for name, _ in part.reads}
         for name in part.sets:
-            self._shell.assign(name, (unknown(part.at, taints),))
+            looped = self._shell.looped if name in counters else CLEAN
+            self._shell.assign(name, (unknown(part.at, taints | looped),))
         return taints
 
     def lookup(self, name: str, at: int) -> Value | Array:

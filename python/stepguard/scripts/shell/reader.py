@@ -27,7 +27,10 @@ _MAX_REPAIRS = 4
 _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
 _FEW_BYTES = 8 * 1024  # they are parsed a few times more
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
-_UNKNOWN_TO_GRAMMAR = re.compile(rb";;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)|(?<=\s)\\(?=\s*\Z)")
+_UNKNOWN_TO_GRAMMAR = re.compile(
+    rb"(?<![\w$./-])time(?:[ \t]+-p)?(?=[ \t]+\{\s)"
+    rb"|;;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)|(?<=\s)\\(?=\s*\Z)"
+)
 _GLUED_END = re.compile(rb"(?<!<)<<-?[ \t]*[\"'\\]?\w+[\"']?;")  # it takes the ";" for a part of the document's end
 # A=1 B=2 on a line: tree-sitter-bash 0.25 takes what stands on the next ones for a part of the same command.
 _SEVERAL_ASSIGNED = re.compile(rb"[^\s;&|][ \t]+[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=")
@@ -137,6 +140,8 @@ def _known(found: re.Match[bytes]) -> bytes:
     text = found[0]
     if text[:1] == b"\\":
         return b"==" if len(text) > 1 else b" "
+    if text[:1] == b"t":
+        return b" " * len(text)
     return b";;" + b" " * (len(text) - 2) if text[:1] == b";" else text[:-1] + b" "
 
 

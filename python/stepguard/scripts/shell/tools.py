@@ -260,7 +260,9 @@ def scontrol(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Va
     texts = [field.text.lower() for field in words]
     if len(texts) > 1 and texts[0].startswith("sho") and texts[1].startswith("hostna"):
         if len(words) < 3:
-            return (unknown(at, _lookup_taints(shell, "SLURM_JOB_NODELIST", fields[0].at)),)
+            first = fields[0].pieces[0]
+            read_at = first.used_at if first.used_at >= 0 else first.at
+            return (unknown(at, _lookup_taints(shell, "SLURM_JOB_NODELIST", read_at)),)
         return (unknown(at, taints_of(piece for field in words[2:] for piece in field.pieces)),)
     if len(texts) > 2 and texts[0].startswith("sho") and texts[1].startswith("hostl"):
         return (unknown(at, taints_of(piece for field in words[2:] for piece in field.pieces)),)

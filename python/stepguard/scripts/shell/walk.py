@@ -69,6 +69,7 @@ class Shell:
         self.guarded_step = False
         self.branch: tuple[tuple[int, int], ...] = ()
         self.control: Taints = CLEAN  # what decides how often the statement that runs is reached
+        self.looped: Taints = CLEAN  # what a counter counts that each round of the loop changes
         self.asked: Taints = CLEAN  # the nodes among which the last question looked for this host
         self.placed: Taints = CLEAN  # those of the questions that decide whether the statement that runs is reached
         self.whole = True

@@ -201,9 +201,12 @@ class WordReader:
                 found := _NAME.fullmatch(self._text(child.start_byte, child.end_byte))
             ):
                 following = self._data[child.end_byte : child.end_byte + 4].lstrip()
-                if following.startswith((b"=", b"+=", b"-=")) and not following.startswith(b"=="):
+                before = child.prev_sibling.type if child.prev_sibling is not None else ""
+                counts = following.startswith((b"++", b"--", b"+=", b"-=")) or before in ("++", "--")
+                replaces = following.startswith(b"=") and not following.startswith(b"==")
+                if counts or replaces:
                     sets.append(found[0])
-                else:
+                if not replaces:
                     reads.append((found[0], self._at(child.start_byte)))
             else:
                 waiting.extend(child.children)
