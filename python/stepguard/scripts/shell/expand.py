@@ -150,7 +150,9 @@ class Expander:
                 return self._shell.as_file(output, part)
             if not output:
                 output = (unknown(part.at),)
-            return self._quoted(output, part.quoted)
+            if part.quoted:
+                return self._quoted(output, True)
+            return tuple(piece._replace(quoted=False) if piece.quoted and piece.text else piece for piece in output)
         return (unknown(part.at, self.arithmetic(part), quoted=True),)
 
     def _used(self, value: Value | Array, part: Parameter) -> Value | Array:

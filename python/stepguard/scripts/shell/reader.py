@@ -28,7 +28,7 @@ _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
 _FEW_BYTES = 8 * 1024  # they are parsed a few times more
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
 _UNKNOWN_TO_GRAMMAR = re.compile(
-    rb"(?<![\w$./-])time(?:[ \t]+-p)?(?=[ \t]+\{\s)"
+    rb"(?<![\w$./-])(?:time(?:[ \t]+-p)?|!|coproc(?:[ \t]+\w+)?)(?=[ \t]+(?:\{|(?:for|while|until|if|case|select)\b)\s)"
     rb"|;;?&(?=\s)|\$\{\w+:\$(?=[\w(])|(?<=\s)\\[<>](?=\s)|(?<=\s)\\(?=\s*\Z)"
 )
 _GLUED_END = re.compile(rb"(?<!<)<<-?[ \t]*[\"'\\]?\w+[\"']?;")  # it takes the ";" for a part of the document's end
@@ -140,7 +140,7 @@ def _known(found: re.Match[bytes]) -> bytes:
     text = found[0]
     if text[:1] == b"\\":
         return b"==" if len(text) > 1 else b" "
-    if text[:1] == b"t":
+    if text[:1] in b"tc!":
         return b" " * len(text)
     return b";;" + b" " * (len(text) - 2) if text[:1] == b";" else text[:-1] + b" "
 
