@@ -108,6 +108,22 @@ def test_nodes_of_ones_own_are_asked_for_on_the_command_line(linting: Cluster) -
         assert (done.status, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("argument", ["--auto-resume", "--auto-resume --epochs 1", "--auto-resume=True"])
+def test_program_that_has_the_option_itself_is_submitted(linting: Cluster, argument: str) -> None:
+    plugstack(linting, PLUGSTACK.replace(".so", ".so lint=reject"))
+    done = submit(linting, HEAD + f"echo $SLURM_JOB_NODELIST\nsrun python3 train.py {argument}\n")
+    assert (done.status, done.stderr) == (0, "")
+
+
+def test_misplaced_option_is_quoted_from_where_sbatch_found_the_script(linting: Cluster) -> None:
+    linting.run(["mkdir", "-p", "there"])
+    linting.write("there/placed.sh", "#!/bin/bash\n#SBATCH --auto-resume=1\n\nsrun ./train\n")
+    done = linting.run(["sbatch", "--hold", "-D", "there", "placed.sh"], check=False)
+    assert (done.status, done.stdout) == (2, "")
+    assert "there/placed.sh line 2: #SBATCH --auto-resume=1: " in done.stderr
+    assert "on line 4 of there/placed.sh write: srun --auto-resume=1 ./train" in done.stderr
+
+
 def loaded(lab: Cluster, script: str, *options: str) -> str:
     """The libraries that sbatch and all that it starts have opened, by ld.so's own account."""
     trace = lab.shared / "libraries"
