@@ -7,7 +7,6 @@ Times are seconds of CLOCK_BOOTTIME, so that what is kept over a restart is of o
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,14 +14,13 @@ from typing import Any
 
 from stepguard.health.catalogue import status_of
 from stepguard.health.discretion import words_for_all
+from stepguard.health.kernel.oom import job_of
 from stepguard.health.model import Action, Event, FaultClass, Status
 
 _KEPT = 256
 _TEXT_MAX = 300
 # Identical ones are counted together within this time.
 _TOGETHER_S = 60.0
-# The OOM killer names the cgroup: …/job_71/step_0/task_0.
-_JOB = re.compile(r"/job_([0-9]{1,10})(?:/|$)")
 
 
 @dataclass
@@ -91,8 +89,8 @@ class EventLog:
         and only of what has failed.
         """
         for one in self._events:
-            job = _JOB.search(one.device) if one.source == "oom" else None
-            if one.last_s < since_s or one.device in others or (job and int(job[1]) != job_id):
+            job = job_of(one.device) if one.source == "oom" else None  # the OOM killer names the cgroup
+            if one.last_s < since_s or one.device in others or (job and job[0] != job_id):
                 continue
             if one.device in own or job is not None:
                 yield one

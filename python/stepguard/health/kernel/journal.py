@@ -2,7 +2,8 @@
 """journalctl's formats with all fields: -o json, json-sse, json-pretty, verbose and export.
 
 journald itself notes where a message came from: _TRANSPORT=kernel is what makes it the kernel's, whatever its
-identifier says (journald's own field; a program cannot set one that begins with an underscore).
+identifier says (journald's own field; a program cannot set one that begins with an underscore). What root's programs
+wrote to /dev/kmsg has come that way too, with another facility than the kernel's 0 (which older releases leave out).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ MAX_RECORD_CHARS = 1 << 16
 _FIELD = re.compile(r"\s{0,8}(?P<name>[A-Z_][A-Z0-9_]{0,63})=(?P<value>.*)", re.DOTALL)
 _VERBOSE_HEAD = re.compile(r"(?:\w{3} )?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} \S{1,6} \[s=")
 _TIMES = ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
-_KEPT = ("MESSAGE", "_TRANSPORT", "_HOSTNAME", "SYSLOG_IDENTIFIER", *_TIMES)
+_KEPT = ("MESSAGE", "_TRANSPORT", "_HOSTNAME", "SYSLOG_IDENTIFIER", "SYSLOG_FACILITY", *_TIMES)
+_KERNELS = "0"
 _MAX_DIGITS = 19
 _LENGTH_BYTES = 8
 
@@ -114,7 +116,7 @@ class _Fields:
 
 
 def _line(number: int, record: Mapping[str, object]) -> LogLine:
-    is_kernel = record.get("_TRANSPORT") == "kernel"
+    is_kernel = record.get("_TRANSPORT") == "kernel" and record.get("SYSLOG_FACILITY", _KERNELS) == _KERNELS
     message = _text(record.get("MESSAGE"))
     at_s = next((seconds for name in _TIMES if (seconds := _seconds(record.get(name)))), None)
     tag = _text(record.get("SYSLOG_IDENTIFIER"))

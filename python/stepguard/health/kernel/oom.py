@@ -18,13 +18,18 @@ from stepguard.health.kernel.sighting import Sighting, by_catalogue
 
 _KILL = re.compile(r"oom-kill:constraint=CONSTRAINT_(?P<constraint>[A-Z_]{1,24}),")
 _TASK_CGROUP = re.compile(r",task_memcg=(?P<cgroup>[^,]{1,512}),task=.{0,16},pid=(?P<pid>\d{1,10}),", re.DOTALL)
-# A user names the cgroups below their own session's, "x,task_memcg=" and "job_71" among it.
+# A user names the cgroups below their own session's, "x,task_memcg=" and "slurm/uid_0/job_71" among it.
 _OF_A_SESSION = "/user.slice/"
 _KILLED = re.compile(
     r"(?P<cgroup>Memory cgroup o|O)ut of memory(?: \([^)]{0,64}\))?: Kill(?:ed)? process (?P<pid>\d{1,10}) \("
 )
 _OLD_CGROUP = re.compile(r"Task in (?P<cgroup>/\S{0,512}) killed as a result of limit of /")
-_JOB = re.compile(r"/job_(?P<job>\d{1,10})(?:/step_(?P<step>\w{1,16}))?(?:/|$)")
+# What slurmd makes: with cgroup v1 CgroupPrepend, "/slurm" or "/slurm_%n" (cgroup.conf(5)), and the user; with v2 the
+# scope of slurmstepd, behind the node's name where several slurmds run. Before it may stand a container's.
+_JOB = re.compile(
+    r"/(?:slurm(?:_[^/]{1,255})?/uid_\d{1,10}|(?:[^/]{1,255}_)?slurmstepd\.scope)"
+    r"/job_(?P<job>\d{1,10})(?:/step_(?P<step>\w{1,16}))?(?:/|$)"
+)
 
 
 def kills(text: str, catalogue: Catalogue) -> list[Sighting]:

@@ -53,10 +53,12 @@ def test_other_gpus_and_other_jobs_memory_are_left_out() -> None:
     log.add(oom("/slurm/uid_1/job_7/step_0/task_0"), 3.0)
     log.add(oom("/slurm/uid_1/job_71/step_0/task_0"), 4.0)
     log.add(oom("/system.slice/foo.service"), 5.0)
+    log.add(oom("/user.slice/user-1000.slice/user@1000.service/slurm/uid_1/job_7"), 6.0)  # a user's own
     assert told(log) == [
         ("xid", 79, "", 1, "fallen off the bus"),
         ("oom", "memcg", "/slurm/uid_1/job_7/step_0/task_0", 1, "Killed process 7 (train)"),
         # Whose program it was is nobody else's matter.
+        ("oom", "memcg", "", 1, ""),
         ("oom", "memcg", "", 1, ""),
     ]
 
