@@ -8,7 +8,7 @@
 set -eu
 
 slurm="slurmctld slurmd slurmdbd slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin munge mariadb-server"
-hosts="iproute2 procps util-linux"
+hosts="iproute2 procps util-linux systemd" # for its journald
 build="gcc libc6-dev libslurm-dev make python3-dev libpython3-dev python3-venv ca-certificates"
 checks="shellcheck python3-numpy" # numpy: what demo/train.py trains with
 

@@ -59,8 +59,9 @@ def _absolute_paths(*default: str) -> Any:
     return field(default=default, metadata={"absolute": True})
 
 
-def _optional_path(default: str = "") -> Any:
-    return field(default=default, metadata={"absolute": True, "optional": True})
+def _optional_path(default: str = "", *words: str) -> Any:
+    """A path, "", or one of these words."""
+    return field(default=default, metadata={"absolute": True, "optional": True, "words": words})
 
 
 STRATEGIES = ("spare", "expand", "splice", "wait", "shrink", "requeue")
@@ -164,6 +165,7 @@ class Archive:
 
 
 REACTIONS = ("none", "drain", "fail")
+KERNEL_LOG_WORDS = ("auto", "journald")
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,11 @@ class Health:
     # So many zombies are a warning, and a process that does not end for so long when it was killed is a fault.
     zombies: int = _between(1, 1 << 22, 200)
     unkillable_s: float = _at_least(1, 60.0)
-    # The kernel's log, read as it comes; "" leaves it unread.
-    kernel_log: str = _optional_path("/dev/kmsg")
+    # The kernel's log, read as it comes: "auto" (/dev/kmsg, and where that cannot be read, journald), "journald",
+    # "/dev/kmsg", or the file of a syslog daemon; "" leaves it unread.
+    kernel_log: str = _optional_path("auto", *KERNEL_LOG_WORDS)
+    # Nobody but the kernel can have lines written into that file that look like its own.
+    kernel_log_trusted: bool = False
     # Hear of XIDs from NVIDIA's driver too. It keeps the GPUs open: none can be reset, nor the driver unloaded.
     gpu_events: bool = True
     # What a probe no longer finds is gone after this time.

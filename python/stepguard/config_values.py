@@ -42,8 +42,9 @@ def _check_text(text: str, key: dataclasses.Field[Any], where: str) -> None:
     allowed = key.metadata.get("allowed", ())
     if allowed and text not in allowed:
         raise _bad(text, where, "allowed: " + ", ".join(allowed))
-    if key.metadata.get("absolute") and not _is_path(text, key.metadata.get("optional", False)):
-        raise _bad(text, where, "an absolute path is needed, of printable characters")
+    if key.metadata.get("absolute") and not _is_path(text, key):
+        words = "".join(f'"{word}" or ' for word in key.metadata.get("words", ()))
+        raise _bad(text, where, f"{words}an absolute path is needed, of printable characters")
     if (form := key.metadata.get("form")) is not None and not re.fullmatch(form[0], text):
         raise _bad(text, where, f"{form[1]} is needed")
     if key.metadata.get("patterns"):
@@ -53,8 +54,9 @@ def _check_text(text: str, key: dataclasses.Field[Any], where: str) -> None:
             raise _bad(text, where, f"a regular expression is needed: {error}") from error
 
 
-def _is_path(text: str, may_be_empty: bool) -> bool:
-    return (text.startswith("/") and text.isprintable()) or (may_be_empty and not text)
+def _is_path(text: str, key: dataclasses.Field[Any]) -> bool:
+    is_word = (key.metadata.get("optional") and not text) or text in key.metadata.get("words", ())
+    return is_word or (text.startswith("/") and text.isprintable())
 
 
 def _bad(value: Any, where: str, advice: str) -> ConfigError:

@@ -75,6 +75,8 @@ def test_what_a_node_must_have() -> None:
         ('[health]\nprobes = "nvml"', ["probes", "a list of strings"]),
         ("[health]\nprobes = []", ["probes", "at least one is needed"]),
         ('[health]\ncatalogue = "rows.toml"', ["catalogue", "an absolute path is needed"]),
+        ('[health]\ncatalogue = "auto"', ["catalogue", "an absolute path is needed"]),
+        ('[health]\nkernel_log = "syslog"', ["kernel_log", "'syslog'", '"auto" or "journald" or an absolute path']),
         ('[health]\nservices = ["a b"]', ["services", "'a b'", "the name of a unit of systemd is needed"]),
         ('[health]\nservices = [""]', ["services", "''", "the name of a unit of systemd is needed"]),
         ('[health]\nservices = "slurmd"', ["services", "a list of strings"]),

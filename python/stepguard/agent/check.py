@@ -12,9 +12,9 @@ from pathlib import Path
 
 from stepguard import named_file
 from stepguard.agent import place, reading
-from stepguard.agent.health.kernel_log import kind_problem
+from stepguard.agent.health.kernel_log import choice
 from stepguard.config import MAX_BYTES, Config, Health
-from stepguard.errors import ConfigError, reason
+from stepguard.errors import ConfigError
 from stepguard.health.catalogue import of_site
 from stepguard.health.probes.table import configured
 from stepguard.places import conflicts, parents_problem
@@ -42,8 +42,17 @@ def effective(config: Config) -> list[str]:
         for key in dataclasses.fields(values):
             is_given = key.name in dict(given.get(section.name, {}))
             value = json.dumps(getattr(values, key.name), ensure_ascii=False)
-            lines.append(f"{key.name} = {value}  # {config.path if is_given else 'default'}")
+            lines.append(f"{key.name} = {value}  # {config.path if is_given else 'default'}{_told(key.name, values)}")
     return lines
+
+
+def _told(key: str, section: object) -> str:
+    """What is behind a value, where it does not say so itself."""
+    if key != "kernel_log" or not isinstance(section, Health):
+        return ""
+    names = choice.names(section.kernel_log)
+    read = next((name for name in names if not choice.problem(name)), "")
+    return f": {read} here" if read and len(names) > 1 else ""
 
 
 def local_problems(config: Config, resolved: Sequence[Resolver] = (os.path.normpath,)) -> list[str]:
@@ -115,13 +124,10 @@ def _health(config: Health) -> Iterator[str]:
         of_site(config.catalogue)
     except ConfigError as error:
         yield str(error)
-    if config.kernel_log:
-        try:
-            problem = kind_problem(Path(config.kernel_log).stat())
-        except OSError as error:
-            problem = reason(error)
-        if problem:
-            yield f"[health] kernel_log = {json.dumps(config.kernel_log)}: {problem}"
+    problems = {name: choice.problem(name) for name in choice.names(config.kernel_log)}
+    if problems and all(problems.values()):
+        why = "; ".join(f"{name}: {why}" if len(problems) > 1 else why for name, why in problems.items())
+        yield f'[health] kernel_log = {json.dumps(config.kernel_log)}: {why}; name another, or "" to leave it unread'
 
 
 def _words_for_c(config: Config) -> Iterator[str]:

@@ -289,6 +289,7 @@ class Agent:
             "connections": self._server.connection_count,
             "readers": {"busy": self._reading.count, "hung": self._reading.hung_count},
             "health": answers.in_short(self._node()),
+            "kernel_log": self._health.document(is_root=True)["kernel_log"],
             "archiver": {"pid": self._archiver.pid, "word": word(self._layout.archiver_word)},
             "counters": {**self._intake.counters, "refused": self._server.refused_count},
         }

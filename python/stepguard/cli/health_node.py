@@ -187,7 +187,9 @@ def _status_lines(answer: Mapping[str, Any], visible: Callable[[str], str]) -> I
     log = answer["kernel_log"]
     if log["path"]:
         lost = f", {log['lost']} lines lost" if log["lost"] else ""
-        yield f"kernel log: {visible(log['path'])}: {visible(log['why']) or 'read'}{lost}"
+        how = "" if log.get("is_trusted", True) else ", not trusted"
+        instead = f" ({visible(log['instead'])})" if log.get("instead") else ""
+        yield f"kernel log: {visible(log['path'])}: {visible(log['why']) or f'read{how}'}{lost}{instead}"
     if (events := answer["gpu_events"]) is not None:
         heard = f"of {events['watching']} GPUs" if events["watching"] else visible(events["why"]) or "not yet"
         yield f"NVML events: {heard}"

@@ -49,7 +49,7 @@ def check_agent(
     if answer.get("version") != __version__:
         found = f"the agent that runs is stepguard {answer.get('version')}, and {__version__} is installed"
         results.append(warn(CHECK, found, _RESTART))
-    results += _spool(answer) + _archiver(answer)
+    results += _spool(answer) + _archiver(answer) + _kernel_log(answer)
     return results or [ok(CHECK, f"stepguard {__version__} answers at {path}{_counted(answer)}")]
 
 
@@ -57,7 +57,16 @@ def _counted(answer: Mapping[str, Any]) -> str:
     """For root: what it holds."""
     if "spool" not in answer:
         return ""
-    return f"; {len(answer['attempts'])} jobs are open, the spool holds {answer['spool']['used_bytes'] >> 20} MiB"
+    log = answer.get("kernel_log", {}).get("path")
+    read = f", the kernel's log is read from {log}" if log else ""
+    return f"; {len(answer['attempts'])} jobs are open, the spool holds {answer['spool']['used_bytes'] >> 20} MiB{read}"
+
+
+def _kernel_log(answer: Mapping[str, Any]) -> list[Result]:
+    if not (why := answer.get("kernel_log", {}).get("why")):
+        return []
+    found = f"it cannot read the kernel's log, so nobody knows whether this node is well: {why}"
+    return [warn(CHECK, found, 'see [health] kernel_log: name another source, or ""')]
 
 
 def _spool(answer: Mapping[str, Any]) -> list[Result]:

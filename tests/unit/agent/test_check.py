@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from stepguard.agent.check import effective, local_problems
+from stepguard.agent.health.kernel_log import choice
 from stepguard.cli.doctor import agent_problems
-from stepguard.config import load
+from stepguard.config import Config, Health, load
 from unit.agent.agent_process import AgentProcess
 
 Make = Callable[..., AgentProcess]
@@ -93,3 +95,48 @@ def test_it_shows_what_is_in_effect(make_agent: Make, rows: Path) -> None:
         assert f"{line}  # {agent.config}" in shown
     assert "unkillable_s = 60.0  # default" in shown
     assert "[health]" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("has_kmsg", "has_journalctl", "shown", "problem"),
+    [
+        (True, True, "default: {kmsg} here", ""),
+        (False, True, "default: journald here", ""),
+        (
+            False,
+            False,
+            "default",
+            "{kmsg}: No such file or directory: {kmsg}; journald: journalctl is not installed; name",
+        ),
+    ],
+)
+def test_it_shows_where_the_kernels_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kmsg: bool, has_journalctl: bool, shown: str, problem: str
+) -> None:
+    kmsg = tmp_path / "kmsg"
+    monkeypatch.setattr(choice, "_KMSG", str(kmsg))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if has_kmsg:
+        kmsg.touch()
+    if has_journalctl:
+        (tmp_path / "journalctl").touch(mode=0o755)
+    assert f'kernel_log = "auto"  # {shown.format(kmsg=kmsg)}' in effective(Config())
+    found = [one for one in local_problems(Config()) if "kernel_log" in one]
+    assert [problem.format(kmsg=kmsg) in one for one in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("", ""),
+        ("{0}", "it is no file that lines can be read from"),
+        ("{0}/kern.log", "No such file or directory: {0}/kern.log"),
+        ("/dev/zero", "what is there is no log as /dev/kmsg gives it"),
+        ("/proc/version", ""),
+    ],
+)
+def test_a_kernels_log_that_is_none(tmp_path: Path, setting: str, problem: str) -> None:
+    setting = setting.format(tmp_path)
+    said = f'[health] kernel_log = "{setting}": {problem.format(tmp_path)}; name another, or "" to leave it unread'
+    found = [one for one in local_problems(Config(health=Health(kernel_log=setting))) if "kernel_log" in one]
+    assert found == ([said] if problem else [])

@@ -28,6 +28,7 @@ def answer(**more: Any) -> dict[str, Any]:
         "attempts": [],
         "spool": {"used_bytes": 3 * MIB, "bound_bytes": 1024 * MIB},
         "archiver": {"pid": 7, "word": {"state": "idle", "backlog": 0, "last_error": None, "set_aside": []}},
+        "kernel_log": {"path": "/dev/kmsg", "why": ""},
         **more,
     }
 
@@ -39,7 +40,10 @@ def archiver(**more: Any) -> dict[str, Any]:
 
 def test_an_agent_that_is_well_for_root_and_for_a_user() -> None:
     (result,) = check_agent(answer(), SOCKET, [], True)
-    assert (result.level, "the spool holds 3 MiB" in result.found) == (Level.OK, True)
+    assert (result.level, "the spool holds 3 MiB, the kernel's log is read from /dev/kmsg" in result.found) == (
+        Level.OK,
+        True,
+    )
     (result,) = check_agent({"version": __version__, "attempts": []}, SOCKET, [], True)
     assert (result.level, result.found) == (Level.OK, f"stepguard {__version__} answers at {SOCKET}")
 
@@ -54,6 +58,10 @@ def test_no_agent_is_a_fault_only_where_hooks_want_one() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (
+            answer(kernel_log={"path": "auto", "why": "/dev/kmsg: Operation not permitted"}),
+            "it cannot read the kernel's log, so nobody knows whether this node is well: /dev/kmsg: Operation not",
+        ),
         (answer(version="0.0.1"), "the agent that runs is stepguard 0.0.1"),
         (answer(spool={"used_bytes": 900 * MIB, "bound_bytes": 1000 * MIB}), "the spool is 90% full"),
         (answer(archiver={"pid": None, "word": None}), "its archiver does not run"),

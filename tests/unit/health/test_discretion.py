@@ -44,7 +44,6 @@ def test_the_program_of_an_xid_is_left_out(said: str, left: str) -> None:
         ("lockup", "hung-task", "secret", "INFO: task secret:4711 blocked for more than 120 seconds.", ("", "")),
         ("oom", "cgroup", "/user.slice/secret", "oom-kill:…,task=secret,pid=3", ("", "")),
         ("nvme", "fs-error", "sda1", "EXT4-fs error (device sda1): ext4_lookup:1: comm secret: bad", ("sda1", "")),
-        ("link", "up", "secret", "IPv6: ADDRCONF(NETDEV_CHANGE): secret: link becomes ready", ("", "")),
         (
             "mce",
             "uncorrected",

@@ -83,9 +83,9 @@ class Keeper:
         self._cycle = Cycle(
             self._probes, config.health.cycle_s, self._settings, selector, self._reported, self._file.change
         )
-        path, take, fail = config.health.kernel_log, self._kernel_said, self._kernel_log_fails
+        take, fail = self._kernel_said, self._kernel_log_fails
         self._kernel_log = kept(
-            "kernel_log", lambda state: KernelLog(path, boot_id, state, selector, log, take, fail), {}
+            "kernel_log", lambda state: KernelLog(self._config, boot_id, state, selector, log, take, fail), {}
         )
         self._gpu_events = GpuEvents(selector, log, self._gpu_told) if config.health.gpu_events else None
         self._reaction = kept("reaction", lambda state: Reaction(config, state, selector, log), {})

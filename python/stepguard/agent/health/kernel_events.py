@@ -1,36 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of the kernel's log → events, as they come. A line that tells more of an event is not another one.
 
-Where AWS's Neuron driver is loaded, anybody who may open /dev/neuron0 has the kernel print any 511 bytes as an error of
-its own (NEURON_IOCTL_PRINTK, neuron_cdev.c: `printk(KERN_ERR "%s", …)`). There no line of that level decides anything:
-what would fail the node is told as something to look at.
+What somebody else may have written decides nothing: it is told as something to look at, under a name of its own, so
+that it neither adds to what the kernel has said nor takes from it. So are all lines of a log file, where the
+administrator does not trust it. And where AWS's Neuron driver is loaded, anybody who may open /dev/neuron0 has the
+kernel print any 511 bytes as an error of its own (NEURON_IOCTL_PRINTK, neuron_cdev.c: `printk(KERN_ERR "%s", …)`): of
+lines of that level, those that would fail the node.
+
+In a network namespace of their own users make bonds and links of any name, of which the kernel says what it says of the
+node's. An interface that the node does not have is not named.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stepguard.agent.health.kernel_log import Line
+from stepguard.agent.health.kernel_log.source import ERROR
 from stepguard.health.catalogue import Catalogue, status_of
 from stepguard.health.kernel.in_context import InContext
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.recognize import event_of
-from stepguard.health.kernel.sighting import Sighting
+from stepguard.health.kernel.sighting import PCI, Sighting
 from stepguard.health.model import Action, Event, FaultClass, Status
 from stepguard.health.policy import APART_S
 
 _REMEMBERED = 256
 _NEURON_DRIVER = Path("/sys/module/neuron")
-_ERROR = 3
+# Links, one for each interface of our network namespace, which is the node's.
+_INTERFACES = Path("/sys/class/net")
+# What is told of doubtful lines, in place of xid, oom and the like.
+UNPROVEN = "unproven"
+_ADDRESS = re.compile(PCI)
 
 
 class KernelEvents:
     """`catalogue` is asked for its rows by lines that name a code, and by no other."""
 
-    def __init__(self, catalogue: Callable[[], Catalogue], neuron_driver: Path = _NEURON_DRIVER) -> None:
+    def __init__(
+        self, catalogue: Callable[[], Catalogue], neuron_driver: Path = _NEURON_DRIVER, interfaces: Path = _INTERFACES
+    ) -> None:
         self._neuron_driver = neuron_driver
+        self._interfaces = interfaces
         self._in_context = InContext(catalogue)
         self._mains: dict[tuple[str, object, str], float] = {}
 
@@ -38,8 +52,9 @@ class KernelEvents:
         """The events of these lines and when they happened: identical ones counted, those of one moment as one."""
         found: list[tuple[Event, float]] = []
         places: dict[tuple[object, ...], int] = {}
-        for at_s, said, level in lines:
-            for sighting, text in self._sightings(said, level):
+        for line in lines:
+            at_s, text = line.at_s, line.text
+            for sighting in self._sightings(line):
                 count = self._count(sighting, at_s)
                 key = sighting[:5]
                 place = places.get(key)
@@ -52,19 +67,18 @@ class KernelEvents:
                 found.append((dataclasses.replace(event, count=count), at_s))
         return found
 
-    def _sightings(self, text: str, level: int) -> list[tuple[Sighting, str]]:
-        if "\\x" in text:
-            from stepguard.health.kernel.formats import unescaped
+    def _sightings(self, line: Line) -> list[Sighting]:
+        found = [self._of_node(one) for one in self._in_context.sightings(line.text)]
+        if line.is_trusted and (not found or line.level != ERROR or not self._neuron_driver.exists()):
+            return found
+        doubted = {Status.FAIL} if line.is_trusted else {Status.FAIL, Status.WARN, Status.UNKNOWN}
+        believed = [one for one in found if line.is_trusted or _status(one) in doubted]
+        return [_doubted(one) if _status(one) in doubted else one for one in believed]
 
-            text = unescaped(text)
-        return [(self._believed(one, level), text) for one in self._in_context.sightings(text)]
-
-    def _believed(self, sighting: Sighting, level: int) -> Sighting:
-        if level != _ERROR or not self._neuron_driver.exists():
+    def _of_node(self, sighting: Sighting) -> Sighting:
+        if sighting.source != "link" or not sighting.device or _ADDRESS.fullmatch(sighting.device):
             return sighting
-        if status_of(sighting.fault_class, sighting.action) is not Status.FAIL:
-            return sighting
-        return sighting._replace(fault_class=FaultClass.IGNORE, action=Action.CHECK)
+        return sighting if (self._interfaces / sighting.device).is_symlink() else sighting._replace(device="")
 
     def _count(self, sighting: Sighting, at_s: float) -> int:
         """0 for a line that says more of what has been counted."""
@@ -76,3 +90,14 @@ class KernelEvents:
         if len(self._mains) > _REMEMBERED:
             del self._mains[next(iter(self._mains))]
         return 1
+
+
+def _status(sighting: Sighting) -> Status:
+    return status_of(sighting.fault_class, sighting.action)
+
+
+def _doubted(sighting: Sighting) -> Sighting:
+    """What whoever wrote the line could choose is left out, but for an address."""
+    what = sighting.source if sighting.code is None else f"{sighting.source} {sighting.code}"
+    device = sighting.device if _ADDRESS.fullmatch(sighting.device) else ""
+    return Sighting(UNPROVEN, what, device, FaultClass.IGNORE, Action.CHECK, is_detail=sighting.is_detail)

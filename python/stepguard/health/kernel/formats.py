@@ -82,6 +82,13 @@ def parse(number: int, text: str) -> LogLine | None:
     return line
 
 
+def of_syslog(text: str) -> LogLine | None:
+    """The line, when it stands as syslog daemons write it into their files: with a time of the world's, and a tag."""
+    if text.startswith("<"):
+        return _syslog_with_priority(0, text)
+    return _timed(0, text, None) if _FIRST.match(text) else None
+
+
 def unquoted(text: str) -> str:
     """A line without what it is indented or quoted by."""
     return text[quoted.end() :] if text[:1] in " \t>" and (quoted := _QUOTED.match(text)) else text
@@ -141,8 +148,14 @@ def _decoded(number: int, rest: str, is_kernel: bool) -> LogLine:
 
 
 def _with_priority(number: int, text: str) -> LogLine | None:
-    priority = _PRI.match(text)
-    if not priority:
+    if not (priority := _PRI.match(text)):
+        return None
+    is_kernel = int(priority["pri"]) >> _FACILITY_BITS == _KERNEL_FACILITY
+    return _dmesg(number, text[priority.end() :], is_kernel) or _syslog_with_priority(number, text)
+
+
+def _syslog_with_priority(number: int, text: str) -> LogLine | None:
+    if not (priority := _PRI.match(text)):
         return None
     pri = int(priority["pri"])
     if found := _RFC5424.match(text):
@@ -150,8 +163,7 @@ def _with_priority(number: int, text: str) -> LogLine | None:
         rest = text[found.end() :]
         host = "" if found["host"] == "-" else found["host"]
         return LogLine(number, _iso_s(found["at"]), host, found["tag"], _own(rest, is_kernel), is_kernel)
-    rest = text[priority.end() :]
-    return _dmesg(number, rest, pri >> _FACILITY_BITS == _KERNEL_FACILITY) or _timed(number, rest, pri)
+    return _timed(number, text[priority.end() :], pri)
 
 
 def _timed(number: int, text: str, pri: int | None) -> LogLine | None:

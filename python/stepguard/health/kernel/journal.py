@@ -36,7 +36,7 @@ def json_line(number: int, text: str) -> LogLine | None:
         return None
     if "stream" in record and isinstance(record.get("log"), str):
         return parse(number, record["log"].rstrip("\r\n"))
-    return _line(number, record) if "MESSAGE" in record else None
+    return of_record(number, record) if "MESSAGE" in record else None
 
 
 def begins_docker(text: str) -> bool:
@@ -112,10 +112,11 @@ class _Fields:
         return True
 
     def line(self) -> LogLine | None:
-        return _line(self._number, self._values) if "MESSAGE" in self._values else None
+        return of_record(self._number, self._values) if "MESSAGE" in self._values else None
 
 
-def _line(number: int, record: Mapping[str, object]) -> LogLine:
+def of_record(number: int, record: Mapping[str, object]) -> LogLine:
+    """The line of an entry's fields, as JSON has them."""
     is_kernel = record.get("_TRANSPORT") == "kernel" and record.get("SYSLOG_FACILITY", _KERNELS) == _KERNELS
     message = _text(record.get("MESSAGE"))
     at_s = next((seconds for name in _TIMES if (seconds := _seconds(record.get(name)))), None)

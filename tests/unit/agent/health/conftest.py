@@ -9,11 +9,13 @@ import selectors
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lab.gpus import Gpus, build
 from stepguard.agent.log import Log
+from unit.agent.log_reader import Read, Reader
 
 DEADLINE_S = 30.0
 
@@ -61,3 +63,17 @@ def gpus(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     return made
+
+
+@pytest.fixture
+def read() -> Iterator[Read]:
+    """Reads a kernel's log."""
+    made: list[Reader] = []
+
+    def make(path: Path | str, **more: Any) -> Reader:
+        made.append(Reader(path, **more))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.close()

@@ -77,11 +77,6 @@ def test_one_kill_is_one(events: KernelEvents) -> None:
     assert sum(count for *_, count, _ in _short(events.of([Line(1.0, line) for line in lines]))) == 1
 
 
-def test_what_is_not_printable_comes_escaped(events: KernelEvents) -> None:
-    [(event, _)] = events.of([Line(1.0, XID_79.replace("python", "p\\x79thon"))])
-    assert event.text == XID_79
-
-
 def test_lines_that_tell_nothing_are_cheap(events: KernelEvents) -> None:
     lines = [
         Line(1.0, f"IPv4: martian source 10.0.0.{number % 256} from 10.9.8.7, on dev eth0") for number in range(10_000)
@@ -90,6 +85,59 @@ def test_lines_that_tell_nothing_are_cheap(events: KernelEvents) -> None:
     cpu_s = time.process_time()
     assert events.of(lines) == []
     assert time.process_time() - cpu_s < 1.0  # 0.03 s where nothing else runs
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "device"),
+    [
+        ("bond0: (slave eth7): link status definitely down, disabling slave", "down", "eth7"),
+        ("bond0: (slave secret): link status definitely down, disabling slave", "down", ""),
+        ("secret: link status definitely down for interface ..", "down", ""),
+        ("IPv6: ADDRCONF(NETDEV_CHANGE): secret: link becomes ready", "up", ""),
+        ("mlx5_core 0000:a1:00.0 eth7: Link down", "down", "eth7"),
+        ("mlx5_core 0000:a1:00.0: Port module event: module 0, Cable unplugged", "cable", "0000:a1:00"),
+    ],
+)
+def test_interfaces_of_other_network_namespaces_are_not_named(
+    text: str, code: str, device: str, tmp_path: Path
+) -> None:
+    (tmp_path / "eth7").symlink_to("../../devices/virtual/net/eth7")
+    [(event, _)] = KernelEvents(shipped, interfaces=tmp_path).of([Line(1.0, text)])
+    assert (event.source, event.code, event.device) == ("link", code, device)
+
+
+KILL = (
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0,oom_memcg=/slurm/uid_1/job_7,"
+    "task_memcg=/slurm/uid_1/job_7/step_0,task=python,pid=4711,uid=1000"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (XID_79, ("unproven", "xid 79", "0000:0f:00")),
+        (XID_13, ("unproven", "xid 13", "0000:0f:00")),
+        (
+            XID_79.partition(":")[0]
+            + ": Xid (PCI:0000:0f:00): 154, GPU recovery action changed from 0x1 (x) to 0x0 (None)",
+            None,
+        ),
+        (KILL, ("unproven", "oom cgroup", "")),
+        (
+            "EXT4-fs error (device sda1): ext4_find_entry:1436: inode #2: comm ls: reading",
+            ("unproven", "nvme fs-error", ""),
+        ),
+        ("IPv6: ADDRCONF(NETDEV_CHANGE): ib0: link becomes ready", None),
+    ],
+)
+def test_lines_that_nobody_trusts_are_told_apart(
+    events: KernelEvents, text: str, told: tuple[str, str, str] | None
+) -> None:
+    """They add nothing to what the kernel said, take nothing from it, and are no job's."""
+    found = [event for event, _ in events.of([Line(1.0, text, is_trusted=False)])]
+    assert [(event.source, event.code, event.device) for event in found] == ([told] if told else [])
+    assert all((event.fault_class, event.action) == ("ignore", "check") for event in found)
+    assert all(event.source != "unproven" for event, _ in events.of([Line(1.0, text)]))
 
 
 @pytest.mark.parametrize(
