@@ -196,6 +196,8 @@ def _path(use: Use) -> str:
 def _cure(use: Use) -> str:
     is_count = use.taint.is_count
     if use.sink.startswith(_ALLOCATING):
+        if use.taint.path:  # one of the nodes, mostly
+            return f"Ask just before: {'$(stepguard nodes --count)' if is_count else '$(stepguard nodes), or --first'}"
         return f"Ask there: $(stepguard nodes {'--count' if is_count else '--list'})"
     them = "--count), or SLURM_STEP_NUM_NODES" if is_count else "--first), --list, or SLURM_STEP_NODELIST"
     where = "" if use.taint.in_step else "Ask where it is used, for a step inside of it: "

@@ -25,6 +25,11 @@ INSIDE = "Ask where it is used, for a step inside of it: "
             "Ask there: $(stepguard nodes --list)",
         ),
         ("srun --auto-resume=1 -N $SLURM_NNODES ./a", "Ask there: $(stepguard nodes --count)"),
+        ("N=$SLURM_NNODES\nsrun --auto-resume=1 -N $N ./a", "Ask just before: $(stepguard nodes --count)"),
+        (
+            "for n in $(scontrol show hostnames); do srun --auto-resume=1 -w $n ./a; done",
+            "Ask just before: $(stepguard nodes), or --first",
+        ),
         ("srun --auto-resume=1 ./a\nsrun bash -c 'torchrun --nnodes $SLURM_NNODES b.py'", INSIDE + COUNT),
     ],
 )
