@@ -9,6 +9,7 @@ from collections.abc import Callable
 from stepguard.scripts.python import calls, containers, starts, texts
 from stepguard.scripts.python.call import Call
 from stepguard.scripts.python.nodes import name_of, string_of
+from stepguard.scripts.python.program import Layer
 from stepguard.scripts.python.things import (
     NUMBER,
     Code,
@@ -167,8 +168,19 @@ def _write_out(made: Call) -> Thing:
 
 def _dump(made: Call) -> Thing:
     if len(made.arguments) > 1:
-        made.program.write(made.arguments[1], made.unknown(taints_in(made.first())), made.at)
+        made.program.write(made.arguments[1], bounded(texts.settings(made.first(), made.at)), made.at)
     return ()
+
+
+def _attributes(made: Call) -> Thing:
+    """vars(args): all attributes that something has been given."""
+    found: dict[str, Thing] = {}
+    layer: Layer | None = made.program.layer
+    while layer is not None:
+        made.program.take(len(layer.own) // 8)
+        found = {name[1:]: thing for name, thing in layer.own.items() if name[0] == "."} | found
+        layer = layer.outer
+    return Dictionary(found)
 
 
 def _save(made: Call) -> Thing:
@@ -236,7 +248,9 @@ FUNCTIONS: dict[str, Callable[[Call], Thing]] = {
     "os.path.join": _path_join, "path.join": _path_join,
     "os.path.abspath": _same, "os.path.expanduser": _same, "os.path.realpath": _same, "textwrap.dedent": _same,
     "dedent": _same, "string.Template": _same, "Template": _same, "shlex.split": _split_words, "shlex.quote": _same,
-    "shlex.join": _join_words, "subprocess.list2cmdline": _join_words, "json.dump": _dump, "yaml.dump": _dump,
+    "shlex.join": _join_words, "subprocess.list2cmdline": _join_words,
+    **dict.fromkeys(("json.dump", "yaml.dump", "yaml.safe_dump", "toml.dump", "ujson.dump"), _dump),
+    "vars": _attributes,
     "numpy.savetxt": _save, "os.rename": _move, "os.replace": _move, "shutil.move": _move, "shutil.copy": _move,
     "shutil.copyfile": _move,
     "dataclasses.field": _field, "field": _field, "functools.partial": _partial, "partial": _partial,

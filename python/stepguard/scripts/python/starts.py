@@ -172,6 +172,8 @@ def settings(program: Program, target: ast.expr, thing: Thing) -> None:
 
 def _of_peers(thing: Thing, at: int) -> Taints:
     """What a value may tell of peers: not the name of a file, nor a number within a name."""
+    if isinstance(thing, Array):
+        return CLEAN.union(*(_of_peers(field.pieces, at) for field in thing.fields))
     value = value_of(thing, at)
     if text_of(value).startswith("file:"):
         return CLEAN

@@ -6,14 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from stepguard.scripts.python.things import Thing, value_of
-from stepguard.scripts.values import Array, Piece, Value, split
+from stepguard.scripts.python.things import Dictionary, Thing, value_of
+from stepguard.scripts.values import Array, Piece, Value, split, unknown
 
 # printf-style and format-style fields (Python's library reference, "printf-style String Formatting", "Format String
 # Syntax").
 _PERCENT = re.compile(r"%(?:\((?P<name>\w+)\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?(?P<kind>[a-zA-Z%])")
 _BRACES = re.compile(r"(?P<escaped>\{\{|\}\})|\{(?P<name>\w*)[^{}!:]*(?:![rsa])?(?::[^{}]*)?\}")
-_DOLLAR = re.compile(r"\$\{?(\w+)\}?")
+_MAX_DEPTH = 8  # of dictionaries
+_DOLLAR = re.compile(r"(?P<escaped>\$\$)|\$\{?(\w+)\}?")
 
 
 def percent(text: Value, given: Thing, at: int) -> Value:
@@ -51,7 +52,9 @@ def substituted(text: Value, named: dict[str, Thing], at: int) -> Value:
     """string.Template(text).substitute(named)."""
 
     def chosen(found: re.Match[str], _: int) -> Value | None:
-        return value_of(named.get(found[1], ()), at) or (Piece(found[0], at, True),)
+        if found["escaped"]:
+            return None
+        return value_of(named.get(found[2], ()), at) or (Piece(found[0], at, True),)
 
     return _filled(text, _DOLLAR, chosen)
 
@@ -59,6 +62,16 @@ def substituted(text: Value, named: dict[str, Thing], at: int) -> Value:
 def replaced(text: Value, old: str, new: Value) -> Value:
     """text.replace(old, new)."""
     return _filled(text, re.compile(re.escape(old)), lambda found, number: new) if old else text
+
+
+def settings(thing: Thing, at: int, depth: int = 0) -> Value:
+    """What json.dump and yaml.dump write, with the keys before what they hold."""
+    if not isinstance(thing, Dictionary) or depth > _MAX_DEPTH:
+        return value_of(thing, at)
+    pieces: list[Piece] = []
+    for key, entry in thing.entries.items():
+        pieces += (Piece(f"\n{key}: ", at, True), *settings(entry, at, depth + 1))
+    return (*pieces, unknown(at, thing.rest)) if thing.rest else tuple(pieces)
 
 
 def held_in(text: str, mark: str, held: Mapping[str, Value], at: int) -> Value:
