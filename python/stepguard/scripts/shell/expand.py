@@ -117,7 +117,8 @@ class Expander:
                 any_quoted = any_quoted or part.quoted
                 here += value
                 continue
-            if here and is_word_or_nothing(value):  # --nodes=$N, where N may be empty
+            has_more = bool(here) or part is not word.parts[-1]
+            if has_more and is_word_or_nothing(value):  # --nodes=$N, $HOST:/path, where N and HOST may be empty
                 here += value
                 continue
             fields = list(split(value))
