@@ -217,7 +217,7 @@ def test_a_thousand_lines_a_second(program: Callable[[str], Path], read: Read) -
     reader = journal(read)
     cpu_s = time.process_time()
     reader.until(lambda: len(reader.lines) == 50_000)
-    assert time.process_time() - cpu_s < 10  # 0.9 s where nothing else runs
+    assert time.process_time() - cpu_s < 10  # 0.6 s where nothing else runs
     assert max(reader.batches) < 2000
 
 

@@ -69,6 +69,8 @@ class Batches:
 
     def read(self) -> None:
         """Reads a batch now."""
+        if self._descriptor < 0:
+            return  # it was stopped by what came before it in the same round of the loop
         self._arm(False)
         try:
             content, is_drained, is_over = self._batch()

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from stepguard.agent.health.kernel_log.source import ERROR
 from stepguard.health.kernel.formats import of_syslog
 
-_LINE_MAX_BYTES = 1 << 16
+# What the kernel says at once has 1 KiB (LOG_LINE_MAX), and daemons cut lines at 8 KiB.
+_LINE_MAX_BYTES = 1 << 13
 _TAG = b"kernel"
 _PRI = re.compile(r"<(\d{1,3})>")
 # RFC 3164 has the months in English, and neither a year nor a zone.
