@@ -130,9 +130,10 @@ TUNING = re.compile(
 )
 
 # Files that programs read without being told of them: Hadoop, Spark, Flink, HBase; Abaqus; MPICH 1, LAM, PVM; WIEN2k.
-KNOWN_FILE = re.compile(
-    r"workers|slaves|masters|regionservers|abaqus_v6\.env|mpd\.hosts|machines\.LINUX|lamhosts|pvmhosts|\.machines"
-)
+KNOWN_FILES = frozenset(
+    ("workers", "slaves", "masters", "regionservers", "abaqus_v6.env", "mpd.hosts", "machines.LINUX", "lamhosts",
+     "pvmhosts", ".machines")
+)  # fmt: skip
 # Files by which launchers are told of nodes, mostly by another script.
 HOST_FILE = re.compile(r"(?i)(?:.*[-_./])?(?:host|machine)_?files?(?:[-_./$].*)?")
 # Such files of one program: ORCA takes INPUT.nodes.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _GROUP = r"(?:_(?:HET|PACK)_GROUP_\d+)?"
 NODELIST = re.compile(rf"SLURM_(?:JOB_)?NODELIST{_GROUP}")
@@ -36,11 +37,13 @@ _DESCRIBES = re.compile(
 )
 
 
+@lru_cache(maxsize=1024)
 def may_tell_of_peers(name: str) -> bool:
     """Whether a variable that holds names of nodes may tell a program more than how its run is to be described."""
     return not name.startswith("SLURM") and _DESCRIBES.search(name) is None
 
 
+@lru_cache(maxsize=1024)
 def tells_of_peers(name: str) -> bool:
     """Whether programs take a variable of this name for where their peers are, or how many."""
     return RENDEZVOUS.fullmatch(name) is not None and _TOLD_ONLY.fullmatch(name) is None

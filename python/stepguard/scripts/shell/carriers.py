@@ -39,6 +39,7 @@ _REMOTE = ("ssh", "rsh")
 _XARGS_TAKES_VALUE = frozenset(
     ("-I", "-n", "-P", "-L", "-d", "-a", "-s", "-E", "-j", "--jobs", "--arg-file", "--max-procs", "--max-args")
 )
+_OF_INTEREST = re.compile(r"SLURM_|scontrol|stepguard|--auto|\b(?:srun|sbatch|salloc)\b")
 _STEP_WITHIN = re.compile(r"\b(?:srun|sbatch|salloc)\s+-")
 
 
@@ -96,6 +97,8 @@ def _there(shell: Shell, own: Sequence[Field], command: Sequence[Field], stdin: 
     shell.prepare(base(own[0].text), [*own, *command], at)
     printed = launching.program(shell, own, (), at)
     text = flat(Array(tuple(command)))
+    if not taints_of(text) and _OF_INTEREST.search(text_of(text)) is None:
+        return (*printed, unknown(at))
     starts_step = _STEP_WITHIN.search(text_of(text)) is not None
     child = shell.child(in_step=shell.in_step or not starts_step)
     child.scope.variables.clear()

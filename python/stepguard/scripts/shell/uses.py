@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stepguard.scripts.facts import Use
 from stepguard.scripts.programs import (
     HOST_FILE,
-    KNOWN_FILE,
+    KNOWN_FILES,
     OWN_FILES,
     WRITING_OPTION,
     WRITING_PROGRAM,
@@ -50,11 +50,12 @@ def by_control(shell: Shell, what: str, at: int) -> None:
 
 def known_files(shell: Shell, what: str, at: int) -> None:
     """Judges the files that programs read without being told of them."""
-    shell.budget.take(len(shell.scope.files) >> 3)
+    shell.budget.take(len(shell.scope.files) >> 1)
     own = OWN_FILES.get(what)
     for file, content in shell.scope.files.items():
-        if KNOWN_FILE.fullmatch(base(file)) or (own is not None and own.fullmatch(base(file))):
-            note(shell, taints_of(content), f"{base(file)}, which {what} may read", at)
+        name = base(file)
+        if name in KNOWN_FILES or (own is not None and own.fullmatch(name)):
+            note(shell, taints_of(content), f"{name}, which {what} may read", at)
 
 
 def left_files(shell: Shell) -> None:
