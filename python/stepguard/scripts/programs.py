@@ -12,19 +12,27 @@ import re
 # They print or look, or act on this host alone: nothing that they are told decides where something runs.
 HARMLESS = frozenset(
     (".", ":", "[", "alias", "apt", "apt-get", "awk", "basename", "bc", "break", "bzip2", "cat", "cd", "chmod",
-     "chown", "clear", "cmp", "column", "comm", "conda", "continue", "cp", "curl", "cut", "date", "dd", "df", "diff",
-     "dig", "dirname", "dmesg", "dnf", "du", "echo", "egrep", "env", "exit", "export", "expr", "false", "fgrep",
-     "file", "find", "free", "getconf", "getent", "git", "grep", "gunzip", "gzip", "hash", "head", "host", "hostname",
-     "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill", "killall", "less", "let", "ln", "logger", "ls",
-     "lscpu", "lsmod", "lspci", "mail", "man", "mapfile", "md5sum", "mkdir", "mktemp", "ml", "module", "more", "mv",
-     "nl", "nproc", "nslookup", "numfmt", "nvidia-smi", "od", "paste", "pgrep", "ping", "pip", "pkill", "popd",
-     "printenv", "printf", "ps", "pushd", "pwd", "read", "readarray", "readlink", "realpath", "return", "rev", "rm",
-     "rmdir", "rocm-smi", "sacct", "sacctmgr", "scancel", "sed", "seq", "set", "sha256sum", "shift", "shopt", "shuf",
-     "sinfo", "sleep", "sort", "source", "spack", "split", "sprio", "squeue", "sstat", "stat", "stty", "tac", "tail",
-     "tar", "tee", "test", "touch", "tput", "tr", "trap", "true", "type", "ulimit", "umask", "unalias", "uname",
-     "uniq", "unset", "unzip", "uptime", "wait", "wc", "wget", "which", "who", "xxd", "xz", "yes", "yum", "zip",
-     "zstd", "zypper")
+     "chown", "clear", "cluset", "cmp", "column", "comm", "conda", "continue", "cp", "curl", "cut", "date", "dd", "df",
+     "diff", "dig", "dirname", "dmesg", "dnf", "du", "echo", "egrep", "env", "exit", "export", "expr", "false",
+     "fgrep", "file", "find", "free", "getconf", "getent", "git", "grep", "gunzip", "gzip", "hash", "head", "host",
+     "hostlist", "hostname", "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill", "killall", "less", "let",
+     "ln", "logger", "ls", "lscpu", "lsmod", "lspci", "mail", "man", "mapfile", "md5sum", "mkdir", "mktemp", "ml",
+     "module", "more", "mv", "nl", "nodeset", "nproc", "nslookup", "numfmt", "nvidia-smi", "od", "paste", "pgrep",
+     "ping", "pip", "pkill", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readarray", "readlink",
+     "realpath", "return", "rev", "rm", "rmdir", "rocm-smi", "sacct", "sacctmgr", "scancel", "sed", "seq", "set",
+     "sha256sum", "shift", "shopt", "shuf", "sinfo", "sleep", "sort", "source", "spack", "split", "sprio", "squeue",
+     "sstat", "stat", "stty", "tac", "tail", "tar", "tee", "test", "touch", "tput", "tr", "trap", "true", "type",
+     "ulimit", "umask", "unalias", "uname", "uniq", "unset", "unzip", "uptime", "wait", "wc", "wget", "which", "who",
+     "xxd", "xz", "yes", "yum", "zip", "zstd", "zypper")
 )  # fmt: skip
+
+# Options of tools by which they print how many there are, not which: ClusterShell's, and python-hostlist's.
+COUNTING: dict[str, frozenset[str]] = {
+    "cluset": frozenset(("-c", "--count")),
+    "grep": frozenset(("-c", "-cv", "-vc", "--count")),
+    "hostlist": frozenset(("-n", "--count")),
+    "nodeset": frozenset(("-c", "--count")),
+}
 
 # They start something elsewhere, or tell something elsewhere how it finds its peers.
 LAUNCHERS = frozenset(

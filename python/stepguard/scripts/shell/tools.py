@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.options import behind
-from stepguard.scripts.programs import base
+from stepguard.scripts.programs import COUNTING, base
 from stepguard.scripts.shell import uses
 from stepguard.scripts.values import (
     CLEAN,
@@ -130,7 +130,7 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
             shell.scope.files[file] = (unknown(at, taints),)
         if any(_AWK_STARTS.search(field.text) for field in fields[1:]):
             uses.note(shell, taints, f"what {name} starts", at)
-    if name in ("wc", "nl") or (name == "grep" and any(field.text in ("-c", "-cv", "-vc") for field in fields)):
+    if name in ("wc", "nl") or any(field.text in COUNTING.get(name, ()) for field in fields[1:]):
         taints = counted(taints)
     elif name in ("seq", "expr", "bc", "dc"):
         taints = computed(taints)
