@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 
+_MAX_WORD = 120  # of what an arm prints, in characters
+
+
 def chain(shell: Shell, statement: Chain, stdin: Value) -> Value:
     left, placed = statement.first, shell.placed
     shell.asked = CLEAN
@@ -62,7 +65,8 @@ def _next(shell: Shell, right: Statement, reached: tuple[bool, bool], printed: V
     decides, certain = reached
     states = [shell.snapshot()]
     if decides:
-        printed = (*printed, *_within(shell, (next(shell.branches), 0), lambda: shell.run((right,), stdin)))
+        said = _within(shell, (next(shell.branches), 0), lambda: shell.run((right,), stdin))
+        printed = (*printed, *_either([(), said]))
     else:
         printed = (*printed, *shell.run((right,), stdin))
     # `cd there && X=1`: taken to succeed. `./done && exit`: not, or nothing would follow.
@@ -96,6 +100,7 @@ def any_of(shell: Shell, actions: Sequence[Callable[[], Value]], apart: bool) ->
 
 def if_(shell: Shell, statement: If, stdin: Value) -> Value:
     printed: list[Piece] = []
+    arms: list[Value] = []
     states: list[Scope] = []
     number = next(shell.branches)
     placed = shell.placed
@@ -104,31 +109,49 @@ def if_(shell: Shell, statement: If, stdin: Value) -> Value:
         printed += shell.run(condition, stdin)
         shell.placed |= shell.asked
         before = shell.snapshot()
-        printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
+        arms.append(_within(shell, (number, arm), lambda body=body: shell.run(body, stdin)))  # type: ignore[misc]
         states.append(shell.snapshot())
         shell.scope.become([before])
-    printed += _within(shell, (number, len(states)), lambda: shell.run(statement.otherwise, stdin))
+    arms.append(_within(shell, (number, len(states)), lambda: shell.run(statement.otherwise, stdin)))
     states.append(shell.snapshot())
     if not any(body and _ends(body[-1]) for _, body in statement.branches):
         shell.placed = placed
     shell.scope.become(states)
-    return tuple(printed)
+    return (*printed, *_either(arms))
+
+
+def _either(arms: Sequence[Value]) -> Value:
+    """What is printed where one of several arms runs: one of their words; all that they say where it is more."""
+    words = [_word(arm) for arm in arms]
+    if not any(words) or None in words:
+        return tuple(piece for arm in arms for piece in arm)
+    distinct = tuple(dict.fromkeys(word for word in words if word is not None))
+    at = next(piece.at for word in distinct for piece in word)
+    return (Piece(None, at, False, CLEAN, distinct), Piece("\n", at))
+
+
+def _word(printed: Value) -> Value | None:
+    """A line without what ends it; None where it is several, or comes from the nodes."""
+    text = "".join(piece.text or "\n\n" for piece in printed)
+    if "\n" in text[:-1] or len(text) > _MAX_WORD or any(piece.taints for piece in printed):
+        return None
+    return printed[:-1] if printed and printed[-1].text == "\n" else printed
 
 
 def case(shell: Shell, statement: Case, stdin: Value) -> Value:
     placed = shell.placed
     shell.placed |= placing([*shell.value(statement.subject), *_patterns(shell, statement)])
-    printed: list[Piece] = []
     before = shell.snapshot()
     states: list[Scope] = [] if statement.has_default else [before.copy()]
+    arms: list[Value] = [()] * len(states)
     number = next(shell.branches)
     for arm, body in enumerate(statement.bodies):
-        printed += _within(shell, (number, arm), lambda body=body: shell.run(body, stdin))  # type: ignore[misc]
+        arms.append(_within(shell, (number, arm), lambda body=body: shell.run(body, stdin)))  # type: ignore[misc]
         states.append(shell.snapshot())
         shell.scope.become([before.copy()])
     shell.scope.become(states)
     shell.placed = placed
-    return tuple(printed)
+    return _either(arms)
 
 
 def _patterns(shell: Shell, statement: Case) -> Iterator[Piece]:

@@ -153,7 +153,7 @@ class Expander:
                 output = (unknown(part.at),)
             if part.quoted:
                 return self._quoted(output, True)
-            return tuple(piece._replace(quoted=False) if piece.quoted and piece.text else piece for piece in output)
+            return _unquoted(output)
         return (unknown(part.at, self.arithmetic(part), quoted=True),)
 
     def _used(self, value: Value | Array, part: Parameter) -> Value | Array:
@@ -283,6 +283,14 @@ class Expander:
             # Mostly the caller's wish; what is written here is what it is without one.
             return (Piece(None, part.at, False, taints_of(default), ((unknown(part.at, CLEAN, part.name),), default)),)
         return join(value, default)
+
+
+def _unquoted(output: Value) -> Value:
+    """What a command printed, for a word without quotes."""
+    return tuple(
+        piece._replace(quoted=piece.quoted and not piece.text, choices=tuple(map(_unquoted, piece.choices)))
+        for piece in output
+    )
 
 
 def _quotes_default(part: Parameter) -> bool:
