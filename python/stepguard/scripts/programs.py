@@ -37,11 +37,12 @@ COUNTING: dict[str, frozenset[str]] = {
 # They start something elsewhere, or tell something elsewhere how it finds its peers.
 LAUNCHERS = frozenset(
     ("accelerate", "ansible", "ansible-playbook", "aprun", "beeond", "bpsh", "charmrun", "clush", "colossalai",
-     "composer", "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "gaspi_run", "horovodrun",
-     "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun", "lightning", "mpdboot", "mpiexec", "mpiexec.hydra",
-     "mpiexec.slurm", "mpirun", "mpirun_rsh", "mussh", "orterun", "parallel", "parallel-scp", "parallel-ssh", "pdcp",
-     "pdsh", "pnuke", "prrte", "prsync", "prterun", "prun", "pscp", "psh", "pssh", "ray", "rpdcp", "rsh", "rsync",
-     "rungms", "rush", "sbcast", "scp", "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx")
+     "composer", "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "flux",
+     "gasnetrun_ibv", "gaspi_run", "horovodrun", "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun", "legate",
+     "lightning", "mpdboot", "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun", "mpirun_rsh", "mussh",
+     "orterun", "oshrun", "parallel", "parallel-scp", "parallel-ssh", "pdcp", "pdsh", "pnuke", "prrte", "prsync",
+     "prterun", "prun", "pscp", "psh", "pssh", "ray", "rpdcp", "rsh", "rsync", "rungms", "rush", "sbcast", "scp",
+     "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx", "upcrun", "upcxx-run")
 )  # fmt: skip
 
 # They copy: what stands before a colon is a host, all else a path.
@@ -177,7 +178,7 @@ DECIDING = re.compile(
     r"(?i)(?:^|[-_.+])(?:nnodes|num[-_]?nodes|n[-_]?nodes|nodes|node[-_]?count|master[-_]?\w*|rdzv[-_]?endpoint|head[-_]?\w*"
     r"|hosts?|host[-_]?file|machine[-_]?file|node[-_]?file|node[-_]?list|world[-_]?size|num[-_]?machines|main[-_]process\w*"
     r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|addr(?:ess)?|server\w*|peers?|ip|\w*parallel[-_]size"
-    r"|world|replicas|dp(?:[-_](?:size|degree))?|expect(?:ed)?|quorum|(?:n|num|total|min|max)?[-_]?(?:gpus|ranks|procs?|tasks)"
+    r"|world|nl|num-?locales|replicas|dp(?:[-_](?:size|degree))?|expect(?:ed)?|quorum|(?:n|num|total|min|max)?[-_]?(?:gpus|ranks|procs?|tasks)"
     r"|(?:n|num|total|min|max)[-_]?(?:replicas|instances|workers|clients|actors|agents|trainers|members))(?:$|[-_.=])"
 )
 

@@ -15,6 +15,7 @@ _MAX_STEPS = 4
 MAX_WEIGHT = 256  # of a value, in pieces; 128 characters weigh as much as a piece
 MAX_FIELDS = 512  # of an array
 MAX_TAINTS = 128  # of a value
+AS_POINT = "(here)"  # label of a text all of which is taken to stand where it begins
 
 
 class Taint(NamedTuple):

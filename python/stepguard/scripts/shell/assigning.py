@@ -88,7 +88,8 @@ def _behind(one: Array, other: Array) -> Array:
 
 def declare(shell: Shell, statement: Command) -> None:
     """export, local, declare, readonly, typeset."""
-    flags = [field.text for field in shell.fields(statement.words)]
+    fields = shell.fields(statement.words)
+    flags = [field.text for field in fields]
     given = {letter for flag in flags if flag.startswith("-") for letter in flag[1:]}
     exports = statement.declares == "export" or "x" in given
     hides = statement.declares not in ("export", "readonly") and not given & set("fFgp")
@@ -104,7 +105,12 @@ def declare(shell: Shell, statement: Command) -> None:
         assign(shell, assignment)
         if assignment.array is None and "i" in given:
             shell.assign(assignment.name, _calculated(shell, flat(shell.lookup(assignment.name, assignment.at))))
-    names = [assignment.name for assignment in statement.assignments] + [flag for flag in flags if flag[:1] != "-"]
+    names = [assignment.name for assignment in statement.assignments]
+    for field in fields:
+        name, equals, _ = field.text.partition("=")
+        if equals and name.isidentifier():  # export "$1"
+            shell.assign(name, behind_equals(field))
+        names += [name] if name[:1] != "-" else []
     if exports and not (statement.declares == "export" and "n" in given):
         shell.scope.exported.update(names)
         if INHERITED in names:

@@ -14,6 +14,7 @@ from stepguard.scripts.shell.builtins import BUILTINS
 from stepguard.scripts.shell.carriers import conda, exec_, found, look_for_option, parallel, program, wrapper, xargs
 from stepguard.scripts.shell.tools import TOOLS, calculated, everything, named_within, tool
 from stepguard.scripts.values import (
+    AS_POINT,
     CLEAN,
     UNKNOWN,
     Array,
@@ -175,7 +176,10 @@ def _eval(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value
     code = flat(Array(tuple(fields[1:])))
     # What stands in a variable is run here, but for what the function was called with.
     here = tuple(
-        piece._replace(at=at) if piece.used_at >= 0 and not shell.is_argument(piece) else piece for piece in code
+        piece._replace(at=at, label=AS_POINT if piece.text else piece.label)
+        if piece.used_at >= 0 and not shell.is_argument(piece)
+        else piece
+        for piece in code
     )
     return shell.nested(here, None, stdin)
 

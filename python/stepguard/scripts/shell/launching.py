@@ -225,6 +225,8 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     every = launches or shell.in_step
     for option, decided in deciding(fields, shell.scope.files, every):
         uses.note(shell, decided, f"{what} {option}" if option else f"an argument of {what}", at)
+    if every and (text := shell.scope.files.get(key_of(fields[0].pieces))):
+        uses.note(shell, taints_of(text), f"the text of {what}", at)
     uses.environment(shell, what, at, may_be_told=every or is_python(name) or "/" in fields[0].text)
     uses.known_files(shell, what, at)
     if every:

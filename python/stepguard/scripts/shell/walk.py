@@ -36,6 +36,7 @@ from stepguard.scripts.shell.tree import (
     Test,
 )
 from stepguard.scripts.values import (
+    AS_POINT,
     CLEAN,
     MAX_FIELDS,
     UNKNOWN,
@@ -169,6 +170,7 @@ class Shell:
         shell = shell or self
         data = bytearray()
         pieces: list[tuple[int, int]] = []
+        points: set[int] = set()
         bound: dict[str, Value] = {}
         for piece in value:
             text = piece.text
@@ -179,10 +181,12 @@ class Shell:
                 bound[name] = (piece._replace(quoted=False),)
                 text = "${" + name + "}"
             pieces.append((len(data), piece.at))
+            if piece.label == AS_POINT:
+                points.add(len(data))
             data += text.encode("utf-8", "surrogateescape")
         if not self.budget.take(1, len(data)):
             return ()
-        reading = read(bytes(data), Origin(pieces))
+        reading = read(bytes(data), Origin(pieces, as_points=frozenset(points)))
         if reading.broken_at >= 0:
             self.budget.unread.append(reading.broken_at)
         self.whole = self.whole and reading.whole
