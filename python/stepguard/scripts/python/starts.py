@@ -30,7 +30,9 @@ _STARTS = frozenset(
 )  # fmt: skip
 _START_STEPS = 30  # what it costs to start a program
 _EXECS = re.compile(r"(exec|spawn)([lv])p?(e?)|posix_spawnp?()()()")
-_RUNS_PYTHON = frozenset(("asyncio.run", "anyio.run", "trio.run", "uvicorn.run", "cProfile.run"))
+_RUNS_PYTHON = frozenset(("asyncio.run", "anyio.run", "trio.run", "uvicorn.run", "cProfile.run", "horovod.run"))
+# They run a program in this one, which reads sys.argv.
+_READS_ARGV = frozenset(("run_path", "run_module", "main", "cli"))
 # They print or keep what they are told.
 _KEEPS = re.compile(
     r"(?i)log\w*|print|write|info|debug|warn|warning|error|exception|critical|writelines|dumps?|get|namedtuple"
@@ -39,7 +41,7 @@ _KEEPS = re.compile(
 _JOINS = frozenset(
     ("init_process_group", "init_distributed", "TCPStore", "create_connection", "open_connection", "Connection",
      "SerialGroup", "ThreadingGroup", "SSHCluster", "SSHClient", "insecure_channel", "secure_channel", "ServerProxy",
-     "connect_ex", "init_rpc", "ClusterSpec")
+     "connect_ex", "init_rpc", "ClusterSpec", "ParallelSSHClient", "SshMachine", "init_device_mesh")
 )  # fmt: skip
 _CONFIGURATION = re.compile(r"(?i)\w*(?:cfg|conf|config|configuration|settings|trainer|strategy|hparams)")
 # Of what the program itself has not defined: a function of that name that is given nodes goes to them.
@@ -53,6 +55,7 @@ _TRACKS = re.compile(
 )
 _JOINS_BY_PATH = re.compile(
     r"(?:torch\.)?distributed\.run\.main|(?:jax\.)?distributed\.initialize|(?:dask\.)?distributed\.(?:client\.)?Client|Client|ray\.init"
+    r"|multiprocessing\.connection\.Client|horovod\.run"
     r"|(?:asyncssh|paramiko|socket|rpyc|zmq|redis|mpi4py)\.(?:\w+\.)*\w*[cC]onnect\w*"
 )
 
@@ -145,6 +148,9 @@ def peers(made: Call) -> None:
         judge_environment(made.program)
         for thing in (*made.arguments, *made.named.values()):
             uses.note(shell, _of_peers(thing, made.at), f"{made.name}()", made.at)
+    if made.name in _READS_ARGV and (argv := made.program.layer.get(".argv")) is not None:
+        made.program.acts += 1
+        uses.note(shell, _of_peers(argv, made.at), f"sys.argv, which {made.name}() reads", made.at)
     if _KEEPS.fullmatch(made.name):
         return
     if _SETS_UP.search(made.name) and not _TRACKS.match(made.path):
