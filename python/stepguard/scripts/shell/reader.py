@@ -36,6 +36,10 @@ _GLUED_END = re.compile(rb"(?<!<)<<-?[ \t]*[\"'\\]?\w+[\"']?;")  # it takes the 
 _SEVERAL_ASSIGNED = re.compile(rb"[^\s;&|][ \t]+[A-Za-z_]\w*(?:\[[^\]\n]*\])?\+?=")
 _COMMAND_LINES = re.compile(rb"(?:[^\n]*(?:\\|\||&&)\n)*[^\n]+")  # those that a command is written on
 _CLOSINGS = (b'"', b"'", b")", b'")', b"`")
+_BLOCK = re.compile(rb"([ \t]*)(if|for|while|until|select|case|\{)\s")
+# A line that goes on where a block ended, if it is indented as the block's first.
+_LEVEL = re.compile(rb"(?m)^([ \t]*)(?!then\b|do\b|el(?:se|if)\b|fi\b|done\b|esac\b|;;|[{}])(?=[^\s#])")
+_BLOCK_ENDS = {b"if": b"fi", b"case": b"esac", **dict.fromkeys((b"for", b"while", b"until", b"select"), b"done")}
 _MAX_LINES = 40  # among which one is looked for that may be closed
 _MAX_CLOSED = 8
 _TWO_LINES = "(command (variable_assignment) (variable_assignment)) @command"
@@ -190,9 +194,15 @@ def _is_loose(node: Node) -> bool:
 
 
 def _repaired(data: bytes, offset: int, origin: Origin) -> Iterator[tuple[bytes, Origin]]:
-    """The text with a command closed that begins there, by each of what it may lack; with one below closed that is
-    whole then; without the line."""
+    """The text with the block ended that begins there; with a command closed, by each of what it may lack; with one
+    below closed that is whole then; without the line."""
     start = data.rfind(b"\n", 0, offset) + 1
+    if (begun := _BLOCK.match(data, start)) and len(data) <= _FEW_BYTES:
+        end = next((line.start() for line in _LEVEL.finditer(data, begun.end()) if len(line[1]) <= len(begun[1])), -1)
+        mark = _BLOCK_ENDS.get(begun[2], b"}") + b"\n"
+        if end >= 0:
+            yield data[:end] + mark + data[end:], Origin([(0, 0), (end + len(mark), end)], origin)
+        yield data.rstrip() + b"\n" + mark, origin
     places = []
     for found in islice(_COMMAND_LINES.finditer(data, start), _MAX_LINES if len(data) <= _FEW_BYTES else 0):
         alone = found.start() != start
