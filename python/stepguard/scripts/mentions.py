@@ -13,9 +13,7 @@ from stepguard.scripts.options import GUARD, parse
 from stepguard.scripts.values import Field, Piece, Taint
 from stepguard.scripts.variables import STALE, is_stale_count
 
-_PRINTS = re.compile(
-    r"^[\s{]*(?:(?:BEGIN|END)\s*\{\s*)?(?:echo|printf?|println|print|say|cat|puts|message|warn|die)\b"
-)
+_PRINTS = re.compile(r"^[\s{]*(?:(?:BEGIN|END)\s*\{\s*)?(?:echo|printf?|println|print|say|cat|puts|message|warn|die)\b")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _MARKS = re.compile(r"[\"'`,()\[\]]")  # around the words of a command: system("srun", "-N", "2")
 _SRUN = re.compile(r"(?:^|[\s;&|/])srun(?=\s)")
