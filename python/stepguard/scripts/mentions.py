@@ -11,7 +11,7 @@ from stepguard.scripts.directives import Line
 from stepguard.scripts.facts import Job, Mention, Step, Use
 from stepguard.scripts.options import GUARD, parse
 from stepguard.scripts.values import Field, Piece, Taint
-from stepguard.scripts.variables import STALE, is_stale_count
+from stepguard.scripts.variables import HOSTNAMES_ALONE, STALE, is_stale_count
 
 _PRINTS = re.compile(r"^[\s{]*(?:(?:BEGIN|END)\s*\{\s*)?(?:echo|printf?|println|print|say|cat|puts|message|warn|die)\b")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
@@ -19,10 +19,7 @@ _MARKS = re.compile(r"[\"'`,()\[\]]")  # around the words of a command: system("
 _SRUN = re.compile(r"(?:^|[\s;&|/])srun(?=\s)")
 _WORD = re.compile(r"[^\s;&|]+|[;&|]")
 _ALLOCATOR = re.compile(r"(?:^|[\s;&|(`\"'/])(sbatch|salloc)\s")
-# scontrol show hostnames without a list takes the job's.
-_READS = re.compile(
-    rf"(?P<variable>{STALE.pattern})|\bscontrol\s+(?:-\S+\s+)*sho?w?\s+hostna\w*(?=\s*(?:[`|;)\"'&>]|$))"
-)
+_READS = re.compile(rf"(?P<variable>{STALE.pattern})|{HOSTNAMES_ALONE.pattern}")
 _OPTION = re.compile(r"--auto-resume[= ](\S*?)(?=[\s\"',;)]|$)")
 
 

@@ -37,12 +37,12 @@ COUNTING: dict[str, frozenset[str]] = {
 # They start something elsewhere, or tell something elsewhere how it finds its peers.
 LAUNCHERS = frozenset(
     ("accelerate", "ansible", "ansible-playbook", "aprun", "beeond", "bpsh", "charmrun", "clush", "colossalai",
-     "composer", "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "flux",
-     "gasnetrun_ibv", "gaspi_run", "horovodrun", "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun", "legate",
-     "lightning", "mpdboot", "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun", "mpirun_rsh", "mussh",
-     "orterun", "oshrun", "parallel", "parallel-scp", "parallel-ssh", "pdcp", "pdsh", "pnuke", "prrte", "prsync",
-     "prterun", "prun", "pscp", "psh", "pssh", "ray", "rpdcp", "rsh", "rsync", "rungms", "rush", "sbcast", "scp",
-     "sftp", "spark-class", "spark-submit", "ssh", "torchrun", "torchx", "upcrun", "upcxx-run")
+     "composer", "dask-scheduler", "dask-ssh", "dask-worker", "deepspeed", "dsh", "fabric", "flux", "gasnetrun_ibv",
+     "gaspi_run", "horovodrun", "hydra-pmi", "hydra_pmi_proxy", "ibrun", "jsrun", "legate", "lightning", "mpdboot",
+     "mpiexec", "mpiexec.hydra", "mpiexec.slurm", "mpirun", "mpirun_rsh", "mussh", "orterun", "oshrun", "parallel",
+     "parallel-scp", "parallel-ssh", "pdcp", "pdsh", "pnuke", "prrte", "prsync", "prterun", "prun", "pscp", "psh",
+     "pssh", "ray", "redis-cli", "rpdcp", "rsh", "rsync", "rungms", "rush", "sbcast", "scp", "sftp", "spark-class",
+     "spark-submit", "ssh", "torchrun", "torchx", "upcrun", "upcxx-run")
 )  # fmt: skip
 
 # They copy: what stands before a colon is a host, all else a path.

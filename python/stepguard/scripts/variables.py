@@ -10,6 +10,8 @@ _GROUP = r"(?:_(?:HET|PACK)_GROUP_\d+)?"
 NODELIST = re.compile(rf"SLURM_(?:JOB_)?NODELIST{_GROUP}")
 COUNT = re.compile(rf"SLURM_(?:NNODES|JOB_NUM_NODES){_GROUP}")
 STALE = re.compile(rf"SLURM_(?:(?:JOB_)?NODELIST|NNODES|JOB_NUM_NODES){_GROUP}(?!\w)")
+# scontrol show hostnames without a list takes the job's.
+HOSTNAMES_ALONE = re.compile(r"\bscontrol\s+(?:-\S+\s+)*sho?w?\s+hostna\w*(?=\s*(?:[`|;)\"'&>]|$))")
 TASK = re.compile(r"SLURM_(?:PROCID|NODEID|LOCALID|STEP_\w+|STEPID|TASK_PID|GTIDS)")
 THIS_HOST = frozenset(("HOSTNAME", "HOST", "SLURMD_NODENAME"))
 INHERITED = "SLURM_SPANK__SLURM_SPANK_OPTION_stepguard_auto_resume"

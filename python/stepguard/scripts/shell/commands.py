@@ -119,7 +119,7 @@ def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value
     """What perl -e CODE and its like print; they read the environment, too."""
     code = " ".join(field.text for field in fields[1:])
     uses.environment(shell, fields[0].text, at, named_in=code)
-    named = frozenset().union(*(named_within(field, shell.guarded_step) for field in fields[1:]))
+    named = frozenset().union(*(named_within(field, shell.guarded_step, is_program=True) for field in fields[1:]))
     taints = taints_of(printed) | named
     if _STARTS_OTHERS.search(code):
         uses.note(shell, taints, f"what {fields[0].text} starts", at)

@@ -30,7 +30,7 @@ from stepguard.scripts.values import (
     text_of,
     unknown,
 )
-from stepguard.scripts.variables import STALE, is_stale_count
+from stepguard.scripts.variables import HOSTNAMES_ALONE, STALE, is_stale_count
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -208,8 +208,8 @@ def _filtered(field: Field, in_step: bool) -> Taints:
     return found
 
 
-def named_within(field: Field, in_step: bool) -> Taints:
-    """Variables that a one-liner of awk, perl, R or Python reads."""
+def named_within(field: Field, in_step: bool, is_program: bool = False) -> Taints:
+    """Variables that a one-liner of awk, perl, R or Python reads; `is_program`: or what it starts."""
     found = CLEAN
     text = field.text
     if "SLURM_" in text:
@@ -217,6 +217,8 @@ def named_within(field: Field, in_step: bool) -> Taints:
             if STALE.fullmatch(match[1]):
                 at = _place(field.pieces, match.start(1))
                 found |= {Taint(at, match[1], is_stale_count(match[1]), in_step)}
+    for match in HOSTNAMES_ALONE.finditer(text) if is_program else ():
+        found |= {Taint(_place(field.pieces, match.start()), "SLURM_JOB_NODELIST", False, in_step)}
     return found
 
 
