@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 Span = tuple[int, int]
+_INDENTED = re.compile(rb"(?:[ \t]*\n)+[ \t]+[^\s#]")
 _ATTEMPTS = 3  # to find what stands before a fault
 
 
@@ -59,13 +61,22 @@ def _parsed(data: bytes) -> tuple[ast.Module | None, int]:
         warnings.simplefilter("ignore")
         for _ in range(_ATTEMPTS):
             try:
-                return ast.parse(data), broken_line
+                return _tree(data), broken_line
             except SyntaxError as error:
                 broken_line = broken_line or error.lineno or -1
                 data = _before(data, error.lineno or 1)
             except (ValueError, RecursionError, MemoryError):
                 return None, -1
     return None, broken_line
+
+
+def _tree(data: bytes) -> ast.Module:
+    """The program; one that is indented as a whole, too, as python -c takes it since 3.14."""
+    if _INDENTED.match(data) is None:
+        return ast.parse(data)
+    block = ast.parse(b"if 1:" + data)  # on the line before the first statement: no place changes
+    first = block.body[0]
+    return ast.Module(first.body, []) if isinstance(first, ast.If) and len(block.body) == 1 else ast.parse(data)
 
 
 def _before(data: bytes, line: int) -> bytes:
