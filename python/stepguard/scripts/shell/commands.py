@@ -12,7 +12,8 @@ from stepguard.scripts.programs import CODE_RUNNERS, HARMLESS, RUNNERS, SHELLS, 
 from stepguard.scripts.shell import launching, uses
 from stepguard.scripts.shell.builtins import BUILTINS
 from stepguard.scripts.shell.carriers import conda, exec_, found, look_for_option, parallel, program, wrapper, xargs
-from stepguard.scripts.shell.tools import TOOLS, calculated, everything, named_within, tool
+from stepguard.scripts.shell.interpreters import by_code, is_script, python, python_code
+from stepguard.scripts.shell.tools import TOOLS, everything, tool
 from stepguard.scripts.values import (
     AS_POINT,
     CLEAN,
@@ -24,7 +25,6 @@ from stepguard.scripts.values import (
     flat,
     key_of,
     split,
-    taints_of,
     text_of,
     unknown,
 )
@@ -38,9 +38,6 @@ _NAMED_SRUN = re.compile(r"(?i)(?:^|_)srun(?:_(?:cmd|command|bin|exe|path))?$") 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _TAKES_SETTING = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")  # bash -euo pipefail
 _PYTHON_SHEBANG = re.compile(r"#![^\n]*\bpython")
-_PYTHON_SOURCE = re.compile(r"-|-[a-zA-Z]*[cm]")  # python -uc CODE
-# Of R, Julia and Perl: what starts processes on other nodes.
-_STARTS_OTHERS = re.compile(r"\bmake(?:PSOCK|SOCK|MPI)?[cC]luster\(|\baddprocs\(|\b(?:ssh|pdsh|mpirun|mpiexec)\s")
 # What slurm_job_N_resize.sh sets (scontrol, 22.05 to 26.05).
 _REFRESHED = ("SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 _PRINTING = frozenset(
@@ -77,9 +74,9 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     if fields[0].pieces and shell.is_argument(fields[0].pieces[0]):  # run srun …, where run() { "$@"; }
         at = fields[0].at
     content = shell.scope.files.get(key_of(fields[0].pieces)) if shell.scope.files else None
-    if content is not None and _is_script(content):
+    if content is not None and is_script(content):
         if _PYTHON_SHEBANG.match(text_of(content[:1])):
-            return _python_code(shell, content, fields[1:], stdin, at)
+            return python_code(shell, content, fields[1:], stdin, at)
         return _script(shell, content, fields[1:], stdin)
     if not name or UNKNOWN in base(name) or (fields[0].maybe and not name.endswith("srun")):
         return _open(shell, fields, stdin, at)
@@ -104,7 +101,7 @@ def _run(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         shell.prepare(name, fields, at)
         return tool(shell, fields, stdin, at)
     printed = program(shell, fields, stdin, at)
-    return _by_code(shell, fields, stdin, printed, at) if name in CODE_RUNNERS else printed
+    return by_code(shell, fields, stdin, printed, at) if name in CODE_RUNNERS else printed
 
 
 def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -113,17 +110,6 @@ def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at:
     printed = _run(shell, words, stdin, at) if words else ()
     shell.aliases[name] = value
     return printed
-
-
-def _by_code(shell: Shell, fields: Sequence[Field], stdin: Value, printed: Value, at: int) -> Value:
-    """What perl -e CODE and its like print; they read the environment, too."""
-    code = " ".join(field.text for field in fields[1:])
-    uses.environment(shell, fields[0].text, at, named_in=code)
-    named = frozenset().union(*(named_within(field, shell.guarded_step, is_program=True) for field in fields[1:]))
-    taints = taints_of(printed) | named
-    if _STARTS_OTHERS.search(code):
-        uses.note(shell, taints, f"what {fields[0].text} starts", at)
-    return (unknown(at, calculated(code, text_of(stdin), taints)),)
 
 
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -202,7 +188,7 @@ def _shell(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
             continue
         if text and not text.startswith(("-", "+")):
             content = shell.scope.files.get(key_of(field.pieces))
-            if content is not None and _is_script(content):
+            if content is not None and is_script(content):
                 return _script(shell, content, fields[index + 1 :], stdin)
             return program(shell, fields, stdin, field.at if field.at < at else at)
     child = shell.child()
@@ -220,10 +206,6 @@ def _finished(shell: Shell, child: Shell, printed: Value) -> Value:
     shell.whole = shell.whole and child.whole
     shell.scope.files.update(child.scope.files)
     return printed
-
-
-def _is_script(content: Value) -> bool:
-    return any(piece.text for piece in content)
 
 
 def _source(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
@@ -251,40 +233,6 @@ def _stepguard(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> 
     return (unknown(at),)
 
 
-def _python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
-    """python -c CODE, a program on stdin, or a file."""
-    index, text = _source_of_python(fields)
-    if text == "-c" and index + 1 < len(fields):
-        code = fields[index + 1].pieces
-    elif text in ("", "-"):
-        code = stdin
-    else:
-        code = shell.scope.files.get(key_of(fields[index].pieces), ()) if index < len(fields) else ()
-    if not _is_script(code):
-        return program(shell, fields, stdin, at)
-    return _python_code(shell, code, fields[index + 1 :], stdin, at)
-
-
-def _python_code(shell: Shell, code: Value, arguments: Sequence[Field], stdin: Value, at: int) -> Value:
-    from stepguard.scripts.python.inline import printed_by
-
-    inputs = taints_of(stdin) | taints_of(piece for field in arguments for piece in field.pieces)
-    return (unknown(at, calculated(text_of(code), "", inputs | printed_by(shell, code))),)
-
-
-def _source_of_python(fields: Sequence[Field]) -> tuple[int, str]:
-    """Where Python's own options end: at -c, -m, - or a file ("" where there is nothing of it)."""
-    position = 1
-    while position < len(fields):
-        field = fields[position]
-        if _PYTHON_SOURCE.fullmatch(field.text):
-            return position, f"-{field.text[-1]}" if len(field.text) > 1 else "-"
-        if not field.text.startswith("-") and not field.is_unknown and not field.maybe:
-            return position, field.text
-        position += 2 if field.text in ("-W", "-X") else 1
-    return position, ""
-
-
 _HANDLERS: dict[str, Handler] = {
     **BUILTINS,
     **TOOLS,
@@ -298,8 +246,8 @@ _HANDLERS: dict[str, Handler] = {
     "stepguard": _stepguard,
     "xargs": xargs,
     "parallel": parallel,
-    "python": _python,
-    "python3": _python,
+    "python": python,
+    "python3": python,
     "srun": launching.srun,
     "sbatch": launching.sbatch,
     "salloc": launching.sbatch,
