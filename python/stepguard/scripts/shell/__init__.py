@@ -2,8 +2,8 @@
 """Shell scripts, by tree-sitter's grammar of bash.
 
 tree.py                 a script as a tree
-words.py, builder.py, oddities.py, limits.py, reader.py   tree-sitter's tree → ours
-expand.py, branching.py, walk.py        follows a script as a shell would run it
+words.py, redirects.py, builder.py, oddities.py, limits.py, reader.py   tree-sitter's tree → ours
+expand.py, statements.py, branching.py, walk.py   follows a script as a shell would run it
 assigning.py, builtins.py, tools.py, carriers.py, interpreters.py, commands.py   what commands do to values, and which
                         run others
 arguments.py            which arguments decide where something runs

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepguard.scripts.origin import Origin
+from stepguard.scripts.shell.redirects import RedirectReader
 from stepguard.scripts.shell.tree import (
     Assignment,
     Calculation,
@@ -27,7 +28,7 @@ from stepguard.scripts.shell.tree import (
     Test,
     Word,
 )
-from stepguard.scripts.shell.words import WordReader, without_tabs
+from stepguard.scripts.shell.words import WordReader
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -43,7 +44,6 @@ _BODIES = (
     "while_statement",
     "case_statement",
 )
-_BEHIND_END = (b"", b"\n", b")", b"`")
 _TERMINALS = frozenset((";", "&", "\n", ";;", "comment", "(", ")", "{", "}", "then", "do", "done", "fi"))
 
 # Words that only end or go on with a compound command; where one stands for itself, a shell goes no further.
@@ -53,7 +53,8 @@ _STRAY = re.compile(rb"(?:done|fi|esac|then|do|else|elif|\})(?=[\s;)]|$)")
 class Builder:
     """Reads the nodes of one text.
 
-    `left_out_at`: where the first thing stands that was left out, else -1; `documents`: where here-documents stand.
+    `left_out_at`: where the first thing stands that was left out, else -1; `documents`: where here-documents stand,
+    (start, end).
     """
 
     def __init__(self, data: bytes, origin: Origin) -> None:
@@ -62,7 +63,8 @@ class Builder:
         self._words = WordReader(data, origin, self.statements)
         self._depth = 0
         self.left_out_at = -1
-        self.documents: list[tuple[int, int]] = []
+        self._redirects = RedirectReader(data, origin, self._words, self._leave_out)
+        self.documents = self._redirects.documents
 
     def statements(self, nodes: list[Node]) -> tuple[Statement, ...]:
         """The statements among the nodes."""
@@ -111,7 +113,7 @@ class Builder:
             if kind == "variable_assignment":
                 assignments.append(self._assignment(child))
             elif kind.endswith("_redirect"):
-                redirects.extend(self._redirects(child))
+                redirects.extend(self._redirects.read(child))
             elif kind != "comment":
                 word = self._words.word(child)
                 if child.start_byte == end and words:
@@ -163,10 +165,10 @@ class Builder:
         after: list[tuple[str, Statement]] = []
         for child in node.children:
             if child.type == "heredoc_redirect":
-                redirects.extend(self._redirects(child))
+                redirects.extend(self._redirects.read(child))
                 self._behind_document(child, redirects, extra, after)
             elif child.type.endswith("_redirect"):
-                redirects.extend(self._redirects(child))
+                redirects.extend(self._redirects.read(child))
             else:
                 body.append(child)
         made: Statement = self._one(body[0]) if body else Command((), (), self._at(node.start_byte))
@@ -196,50 +198,9 @@ class Builder:
                 after.append((operator, self._one(child)))
                 operator = ""
             elif child.type.endswith("_redirect"):
-                redirects.extend(self._redirects(child))
+                redirects.extend(self._redirects.read(child))
             elif child.is_named and not child.type.startswith("heredoc"):
                 extra.append(child)
-
-    def _redirects(self, node: Node) -> Iterator[Redirect]:
-        if node.type == "heredoc_redirect":
-            quoted = strips = False
-            word = b""
-            for child in node.children:
-                if child.type == "<<-":
-                    strips = True
-                elif child.type == "heredoc_start":
-                    word = self._data[child.start_byte : child.end_byte]
-                    quoted = any(mark in word for mark in b"'\"\\")
-                elif child.type == "heredoc_end" and not self._ends(child, word, strips):
-                    self._leave_out(node.start_byte)
-                elif child.type == "heredoc_body":
-                    self.documents.append((self._at(child.start_byte), self._at(child.end_byte - 1) + 1))
-                    body = self._words.raw(child.start_byte, child.end_byte) if quoted else self._words.document(child)
-                    yield Redirect("<<", without_tabs(body) if strips else body)
-            return
-        if node.type == "herestring_redirect":
-            yield Redirect("<<<", self._words.word(node.children[-1]))
-            return
-        operator, descriptor = "", ""
-        for child in node.children:
-            if child.type == "file_descriptor":
-                descriptor = self._data[child.start_byte : child.end_byte].decode("ascii", "replace")
-            elif not child.is_named:
-                operator = child.type
-            elif operator == "<" and descriptor not in ("", "0", "1", "-"):
-                yield Redirect(f"{descriptor}<", self._words.word(child))
-                descriptor = "-"
-            elif operator and descriptor in ("", "0", "1") and operator != ">&":
-                yield Redirect({">|": ">", "&>": ">", "&>>": ">>"}.get(operator, operator), self._words.word(child))
-                # tree-sitter takes words behind the file for more files.
-                descriptor = "-"
-
-    def _ends(self, node: Node, word: bytes, strips: bool) -> bool:
-        """Whether the line ends a here-document, as a shell sees it: the grammar takes `  EOF` for an end, too."""
-        start, end = node.start_byte, node.end_byte
-        before = self._data[self._data.rfind(b"\n", 0, start) + 1 : start]
-        is_word = self._data[start:end] == word.translate(None, b"'\"\\")
-        return is_word and not before.strip(b"\t" if strips else b"") and self._data[end : end + 1] in _BEHIND_END
 
     # -- compound commands --------------------------------------------------------------------------------------------
 
@@ -247,7 +208,7 @@ class Builder:
         name = next(child for child in node.children if child.type == "word")
         text = self._data[name.start_byte : name.end_byte].decode("utf-8", "replace")
         redirects = [
-            made for child in node.children if child.type.endswith("_redirect") for made in self._redirects(child)
+            made for child in node.children if child.type.endswith("_redirect") for made in self._redirects.read(child)
         ]
         body = self.statements([child for child in node.children[1:] if child is not name and child.type in _BODIES])
         if redirects:
@@ -341,7 +302,7 @@ class Builder:
     def substitution(self, node: Node) -> Iterator[Statement]:
         inner = node.children[1:-1]
         if len(inner) == 1 and inner[0].type == "file_redirect":  # $(< file)
-            yield Redirected(Command((), (), self._at(inner[0].start_byte)), tuple(self._redirects(inner[0])))
+            yield Redirected(Command((), (), self._at(inner[0].start_byte)), tuple(self._redirects.read(inner[0])))
         else:
             yield from self.statements(inner)
 

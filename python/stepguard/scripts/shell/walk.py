@@ -9,31 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import count
 
 from stepguard.scripts.facts import Job, Setup
 from stepguard.scripts.origin import Origin
 from stepguard.scripts.scope import Budget, Scope
-from stepguard.scripts.shell import assigning, branching, commands, setup
+from stepguard.scripts.shell import commands, setup
 from stepguard.scripts.shell.expand import Expander
 from stepguard.scripts.shell.reader import read
+from stepguard.scripts.shell.statements import RUN
 from stepguard.scripts.shell.tree import (
-    Calculation,
-    Case,
-    Chain,
-    Command,
-    For,
-    Function,
-    Group,
-    If,
-    Loop,
-    Pipeline,
-    Redirect,
-    Redirected,
     Statement,
     Substitution,
-    Test,
 )
 from stepguard.scripts.values import (
     AS_POINT,
@@ -47,11 +34,8 @@ from stepguard.scripts.values import (
     Value,
     bounded,
     carried,
-    key_of,
     placing,
-    taints_of,
     text_of,
-    unknown,
 )
 
 _MAX_PIECES = 4096  # of a file or of what a command prints
@@ -100,7 +84,7 @@ class Shell:
         for statement in statements:
             if self.scope.ended or not self.budget.take(1):
                 break
-            printed += _RUN[type(statement)](self, statement, stdin)
+            printed += RUN[type(statement)](self, statement, stdin)
             if len(printed) > _MAX_PIECES:
                 del printed[_MAX_PIECES:]
         self._depth -= 1
@@ -108,7 +92,7 @@ class Shell:
 
     def step(self, statement: Statement, stdin: Value) -> Value:
         """Runs one statement; what it prints."""
-        return _RUN[type(statement)](self, statement, stdin)
+        return RUN[type(statement)](self, statement, stdin)
 
     def output(self, statements: Sequence[Statement]) -> Value:
         """What $(…) becomes."""
@@ -264,72 +248,6 @@ class Shell:
                 self.scope.ended = False
                 self.call(name, (), ())
 
-    # -- statements ---------------------------------------------------------------------------------------------------
-
-    def _command(self, statement: Command, stdin: Value) -> Value:
-        if statement.declares:
-            assigning.declare(self, statement)
-            return ()
-        if not statement.words:
-            for assignment in statement.assignments:
-                assigning.assign(self, assignment)
-            return ()
-        possible = self.expander.commands(statement.words)
-        given: dict[str, Value] = {}
-        for assignment in statement.assignments:
-            given[assignment.name] = carried(assignment.name, self.value(assignment.value))
-        if len(possible) == 1:
-            return commands.run(self, possible[0], given, stdin, statement.at) if possible[0] else ()
-        run = partial(commands.run, self, given=given, stdin=stdin, at=statement.at)
-        names = {fields[0].text if fields else "" for fields in possible}
-        ways = [partial(run, fields) if fields else tuple for fields in possible]
-        return branching.any_of(self, ways, apart=len(names) > 1)
-
-    def _redirected(self, statement: Redirected, stdin: Value) -> Value:
-        targets: list[str] = []
-        for redirect in statement.redirects:
-            if redirect.operator in ("<<", "<<<", "<"):
-                stdin = self._input(redirect)
-            elif redirect.operator == "<&":
-                stdin = self.scope.files.get(f"&{key_of(self.value(redirect.target))}", stdin)
-            elif redirect.operator.endswith("<"):
-                self.scope.files[f"&{redirect.operator[:-1]}"] = self._input(redirect)
-            else:
-                targets.append(redirect.operator + key_of(self.value(redirect.target)))
-        body = statement.body
-        printed = _RUN[type(body)](self, body, stdin)
-        if isinstance(body, Command) and not body.words and not body.assignments:
-            printed = stdin  # $(< file)
-        for target in targets:
-            appends, name = target.startswith(">>"), target.lstrip(">&")
-            before = self.scope.files.get(name, ()) if appends else ()
-            self.write(name, (*before, *printed))
-            printed = ()
-        return printed
-
-    def _input(self, redirect: Redirect) -> Value:
-        value = self.value(redirect.target)
-        if not redirect.operator.startswith("<<"):
-            return self.scope.files.get(key_of(value), ())
-        return value
-
-    def _function(self, statement: Function, _: Value) -> Value:
-        self.scope.functions[statement.name] = statement
-        return ()
-
-    def _pipeline(self, statement: Pipeline, stdin: Value) -> Value:
-        value = stdin
-        last = len(statement.stages) - 1
-        for index, stage in enumerate(statement.stages):
-            run = partial(_RUN[type(stage)], self, stage, value)
-            value = run() if not last or (index == last and self.keeps_last_stage) else self.aside(run)
-        return value
-
-    def _group(self, statement: Group, stdin: Value) -> Value:
-        if statement.subshell:
-            return self.aside(lambda: self.run(statement.body, stdin))
-        return self.run(statement.body, stdin)
-
     def aside(self, action: Callable[[], Value]) -> Value:
         """Runs something whose changes are its own, but for the files."""
         kept, kept_locals = self.scope, self._locals
@@ -345,30 +263,3 @@ class Shell:
         """The scope as it is now. With many variables that is work, too."""
         self.budget.take(len(self.scope.variables) >> 8)
         return self.scope.copy()
-
-    def _test(self, statement: Test, _: Value) -> Value:
-        compared = [piece for word in statement.words for piece in self.value(word)]
-        self.ask(compared)
-        if statement.matches:
-            self.assign("BASH_REMATCH", (unknown(statement.words[0].at, taints_of(compared), "BASH_REMATCH"),))
-        return ()
-
-    def _calculation(self, statement: Calculation, _: Value) -> Value:
-        self.expander.arithmetic(statement.arithmetic)
-        return ()
-
-
-_RUN: dict[type, Callable[[Shell, Statement, Value], Value]] = {
-    Command: Shell._command,  # type: ignore[dict-item]
-    Redirected: Shell._redirected,  # type: ignore[dict-item]
-    Function: Shell._function,  # type: ignore[dict-item]
-    Pipeline: Shell._pipeline,  # type: ignore[dict-item]
-    Chain: branching.chain,  # type: ignore[dict-item]
-    If: branching.if_,  # type: ignore[dict-item]
-    Case: branching.case,  # type: ignore[dict-item]
-    For: branching.for_,  # type: ignore[dict-item]
-    Loop: branching.loop,  # type: ignore[dict-item]
-    Group: Shell._group,  # type: ignore[dict-item]
-    Test: Shell._test,  # type: ignore[dict-item]
-    Calculation: Shell._calculation,  # type: ignore[dict-item]
-}
