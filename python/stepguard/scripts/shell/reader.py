@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _MAX_REPAIRS = 4
 _MANY_BYTES = 16 * 1024  # they are parsed for the second time only once
-_FEW_BYTES = 8 * 1024  # they are parsed a few times more
+_LONG_BYTES = 8 * 1024  # of those that is not found out what is broken
+# To find out what is broken, so much is parsed besides: 10 ms. Each text counts for so much at least.
+_TRIED_MAX_BYTES, _TRIED_MIN_BYTES = 32 * 1024, 128
 # Written as their plain cousins, of the same length: tree-sitter-bash 0.25 does not know them.
 _UNKNOWN_TO_GRAMMAR = re.compile(
     rb"(?<![\w$./-])(?:time(?:[ \t]+-p)?|!|coproc(?:[ \t]+\w+)?)(?=[ \t]+(?:\{|(?:for|while|until|if|case|select)\b)\s)"
@@ -64,6 +66,21 @@ class Reading(NamedTuple):
 NOTHING = Reading((), -1, ())
 
 
+class _Trials:
+    """Texts that are parsed only to see whether they are whole."""
+
+    def __init__(self) -> None:
+        self._left_bytes = _TRIED_MAX_BYTES
+
+    def whole(self, data: bytes) -> Node | None:
+        """What the text is, if it is whole, and may still be parsed."""
+        self._left_bytes -= max(len(data), _TRIED_MIN_BYTES)
+        if self._left_bytes < 0:
+            return None
+        root = _parser().parse(data).root_node
+        return None if root.has_error else root
+
+
 @cache
 def _parser() -> Parser:
     import tree_sitter
@@ -92,10 +109,11 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
         root = parse(data).root_node
     broken_at = origin.at(len(data)) if too_much else -1
     if root.has_error:
-        end = _understood_end(data, root)
+        trials = _Trials()
+        end = _understood_end(data, root, trials)
         broken_at = origin.at(end)
-        for repaired, moved in _repaired(data, end, origin):
-            if not (attempt := parse(repaired).root_node).has_error:
+        for repaired, moved in _repaired(data, end, origin, trials):
+            if (attempt := trials.whole(repaired)) is not None:
                 data, origin, root = repaired, moved, attempt
                 break
     for _ in range(_MAX_REPAIRS if len(data) < _MANY_BYTES else 1):
@@ -149,17 +167,16 @@ def _known(found: re.Match[bytes]) -> bytes:
     return b";;" + b" " * (len(text) - 2) if text[:1] == b";" else text[:-1] + b" "
 
 
-def _understood_end(data: bytes, root: Node) -> int:
+def _understood_end(data: bytes, root: Node, trials: _Trials) -> int:
     """Where something begins that is no statement: no later than where the grammar stumbles, and behind lines that are
     whole by themselves. For a long script it is where the grammar stumbles, which may be far from the cause."""
-    stumble = _stumble(root)
-    if len(data) > _FEW_BYTES:
-        return stumble
+    if len(data) > _LONG_BYTES:
+        return _stumble(root)
     starts = [0, *(start for start in _starts(root) if data[start - 1 : start] == b"\n")]
     low, high = 0, len(starts)
     while high - low > 1:
         middle = (low + high) // 2
-        if _has_error(data[: starts[middle]]):
+        if trials.whole(data[: starts[middle]]) is None:
             high = middle
         else:
             low = middle
@@ -193,28 +210,24 @@ def _is_loose(node: Node) -> bool:
     return node.type not in ("comment", "\n", ";") and (not node.is_named or node.type in ("word", "string_content"))
 
 
-def _repaired(data: bytes, offset: int, origin: Origin) -> Iterator[tuple[bytes, Origin]]:
+def _repaired(data: bytes, offset: int, origin: Origin, trials: _Trials) -> Iterator[tuple[bytes, Origin]]:
     """The text with the block ended that begins there; with a command closed, by each of what it may lack; with one
     below closed that is whole then; without the line."""
     start = data.rfind(b"\n", 0, offset) + 1
-    if (begun := _BLOCK.match(data, start)) and len(data) <= _FEW_BYTES:
+    if (begun := _BLOCK.match(data, start)) and len(data) <= _LONG_BYTES:
         end = next((line.start() for line in _LEVEL.finditer(data, begun.end()) if len(line[1]) <= len(begun[1])), -1)
         mark = _BLOCK_ENDS.get(begun[2], b"}") + b"\n"
         if end >= 0:
             yield data[:end] + mark + data[end:], Origin([(0, 0), (end + len(mark), end)], origin)
         yield data.rstrip() + b"\n" + mark, origin
     places = []
-    for found in islice(_COMMAND_LINES.finditer(data, start), _MAX_LINES if len(data) <= _FEW_BYTES else 0):
+    for found in islice(_COMMAND_LINES.finditer(data, start), _MAX_LINES if len(data) <= _LONG_BYTES else 0):
         alone = found.start() != start
-        if not alone or _has_error(found[0]):
-            places += [(found.end(), mark) for mark in _CLOSINGS if not alone or not _has_error(found[0] + mark)]
+        if not alone or trials.whole(found[0]) is None:
+            places += [(found.end(), mark) for mark in _CLOSINGS if not alone or trials.whole(found[0] + mark)]
     for end, mark in places[:_MAX_CLOSED]:
         yield data[:end] + mark + data[end:], Origin([(0, 0), (end + len(mark), end)], origin)
     yield _without_line(data, offset), origin
-
-
-def _has_error(data: bytes) -> bool:
-    return _parser().parse(data).root_node.has_error
 
 
 def _without_line(data: bytes, offset: int) -> bytes:
