@@ -82,7 +82,10 @@ def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     _hand_on(child, line)
     printed: Value = ()
     mentions = len(shell.job.mentions)
-    if line.program:
+    if line.program and line.has("multi-prog"):  # a file that says for each rank what it runs, and no script
+        content = shell.scope.files.get(key_of(line.program[0].pieces), ())
+        uses.note(child, taints_of((*line.program[0].pieces, *content)), "srun --multi-prog", at)
+    elif line.program:
         printed = child.start(line.program, stdin, line.program[0].at)
         shell.whole = shell.whole and child.whole
         if any(one.place != "argument" for one in list(shell.job.mentions.values())[mentions:]):

@@ -20,6 +20,9 @@ _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r'\\(\n|[$`"\\])')
 _ESCAPED_IN_DOCUMENT = re.compile(r"\\(\n|[$`\\])")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+# tree-sitter-bash 0.25 takes $((…)) in a here-document for $( (…) ).
+_ARITHMETIC = re.compile(rb"\$\(\((?![^\n]*[\w}][ \t]+[\w$])[\w\s${}()+*/%<>=!&|^~?:,-]+\)\)")
+_NAMES = re.compile(rb"(?<!\w)[A-Za-z_]\w*")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _MAX_DEPTH = 40  # of ${A:-${B:-…}}
 _LENGTH_OR_INDIRECT = ("#", "!")
@@ -157,7 +160,10 @@ class WordReader:
         while self._data[start] in b" \t\n":
             start += 1
         at = self._at(start)
-        if node.type in ("command_substitution", "process_substitution"):
+        if _ARITHMETIC.fullmatch(self._data, start, node.end_byte):
+            found = _NAMES.finditer(self._data, start, node.end_byte)
+            yield Arithmetic(tuple((one[0].decode(), self._at(one.start())) for one in found), (), (), at, quoted)
+        elif node.type in ("command_substitution", "process_substitution"):
             opening = self._data[start : start + 1]
             yield Substitution(self._statements([node]), at, quoted, node.type[0] == "p", opening == b">")
         elif node.type == "simple_expansion":
