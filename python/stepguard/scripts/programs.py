@@ -11,19 +11,20 @@ import re
 
 # They print or look, or act on this host alone: nothing that they are told decides where something runs.
 HARMLESS = frozenset(
-    (".", ":", "[", "alias", "apt", "apt-get", "awk", "basename", "bc", "break", "bzip2", "cat", "cd", "chmod",
-     "chown", "clear", "cluset", "cmp", "column", "comm", "conda", "continue", "cp", "curl", "cut", "date", "dd", "df",
-     "diff", "dig", "dirname", "dmesg", "dnf", "du", "echo", "egrep", "env", "exit", "export", "expr", "false",
-     "fgrep", "file", "find", "free", "getconf", "getent", "git", "grep", "gunzip", "gzip", "hash", "head", "host",
-     "hostlist", "hostname", "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill", "killall", "less", "let",
-     "ln", "logger", "ls", "lscpu", "lsmod", "lspci", "mail", "man", "mapfile", "md5sum", "mkdir", "mktemp", "ml",
-     "module", "more", "mv", "nl", "nodeset", "nproc", "nslookup", "numfmt", "nvidia-smi", "od", "paste", "pgrep",
-     "ping", "pip", "pkill", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readarray", "readlink",
-     "realpath", "return", "rev", "rm", "rmdir", "rocm-smi", "sacct", "sacctmgr", "scancel", "sed", "seq", "set",
-     "sha256sum", "shift", "shopt", "shuf", "sinfo", "sleep", "sort", "source", "spack", "split", "sprio", "squeue",
-     "sstat", "stat", "stty", "tac", "tail", "tar", "tee", "test", "touch", "tput", "tr", "trap", "true", "type",
-     "ulimit", "umask", "unalias", "uname", "uniq", "unset", "unzip", "uptime", "wait", "wc", "wget", "which", "who",
-     "xxd", "xz", "yes", "yum", "zip", "zstd", "zypper")
+    (".", ":", "[", "alias", "apt", "apt-get", "arping", "awk", "basename", "bc", "break", "bzip2", "cat", "cd",
+     "chmod", "chown", "clear", "cluset", "cmp", "column", "comm", "conda", "continue", "cp", "csplit", "curl", "cut",
+     "date", "dd", "df", "diff", "dig", "dirname", "dmesg", "dnf", "du", "echo", "egrep", "env", "exit", "export",
+     "expr", "false", "fgrep", "file", "find", "fping", "free", "getconf", "getent", "git", "grep", "gunzip", "gzip",
+     "hash", "head", "host", "hostlist", "hostname", "hostnamectl", "id", "ifconfig", "ip", "join", "jq", "kill",
+     "killall", "less", "let", "ln", "logger", "ls", "lscpu", "lsmod", "lspci", "mail", "man", "mapfile", "md5sum",
+     "mkdir", "mktemp", "ml", "module", "more", "mtr", "mv", "nc", "ncat", "nl", "nmap", "nodeset", "nproc", "nslookup",
+     "numfmt", "nvidia-smi", "od", "paste", "pgrep", "ping", "pip", "pkill", "popd", "printenv", "printf", "ps",
+     "pushd", "pwd", "read", "readarray", "readlink", "realpath", "return", "rev", "rm", "rmdir", "rocm-smi", "sacct",
+     "sacctmgr", "scancel", "sed", "seq", "set", "sha256sum", "shift", "shopt", "shuf", "sinfo", "sleep", "sort",
+     "source", "spack", "split", "sprio", "squeue", "ssh-keygen", "ssh-keyscan", "sstat", "stat", "stty", "tac", "tail",
+     "tar", "tee", "telnet", "test", "touch", "tput", "tr", "traceroute", "trap", "true", "type", "ulimit", "umask",
+     "unalias", "uname", "uniq", "unset", "unzip", "uptime", "wait", "wait-for-it", "wait-for-it.sh", "wc", "wget",
+     "which", "who", "xxd", "xz", "yes", "yum", "zip", "zstd", "zypper")
 )  # fmt: skip
 
 # Options of tools by which they print how many there are, not which: ClusterShell's, and python-hostlist's.
@@ -99,8 +100,8 @@ PARALLEL_TAKES_VALUE = frozenset(
      "--wd", "--workdir", "-a", "-j", "-n", "-N", "-P", "-S")
 )  # fmt: skip
 
-# They run a program that is given as a word: perl -e CODE.
-CODE_RUNNERS = frozenset(("julia", "lua", "node", "perl", "php", "Rscript", "ruby"))
+# They run a program that is given as a word: perl -e CODE, matlab -batch CODE.
+CODE_RUNNERS = frozenset(("julia", "lua", "matlab", "node", "octave", "perl", "php", "Rscript", "ruby"))
 
 # They print or launch, but run another command, too, when one stands behind them.
 RUNNERS = frozenset(("conda", "find", "ssh", "rsh"))
@@ -165,6 +166,17 @@ WRITING_PROGRAM = re.compile(
     r"|(?:host|machine|node)_?(?:file|list)"
 )
 
+# Names of programs that start or reach something elsewhere, as far as names tell: start_cluster, deploy.sh, runOnAll.
+_STARTING_PROGRAM = re.compile(
+    r"(?:^|[-_.])(?i:(?:re)?start|launch|launcher|run|runner|deploy|spawn|boot|bootstrap|serve|bring[-_]?up|cluster|setup"
+    r"|connect|distribute|scatter|broadcast|bcast|sync|push|stage|exec|mpi|ssh|everywhere|remote)(?=$|[-_.\dA-Z])"
+)
+# Of those, names of programs that only tell of it.
+_TELLING_PROGRAM = re.compile(
+    r"(?i)(?:^|[-_.])(?:log|logs|logger|logging|log2\w+|print|show|report|reports|info|notify|notifier|record|track|tracker"
+    r"|banner|mail|slack|message|status|check|validate|verify|test|summary|describe|wandb|mlflow|history)(?:$|[-_.])"
+)
+
 # Options whose value names or describes something, and decides nothing.
 NAMING = re.compile(
     r"(?i)(?:^|[-_.+])(?:name|names|log|logs|logdir|logging|out|output|outdir|outputs|error|err|tag|tags|project|comment"
@@ -178,8 +190,16 @@ DECIDING = re.compile(
     r"(?i)(?:^|[-_.+])(?:nnodes|num[-_]?nodes|n[-_]?nodes|nodes|node[-_]?count|master[-_]?\w*|rdzv[-_]?endpoint|head[-_]?\w*"
     r"|hosts?|host[-_]?file|machine[-_]?file|node[-_]?file|node[-_]?list|world[-_]?size|num[-_]?machines|main[-_]process\w*"
     r"|dist[-_]url|init[-_]method|coordinator\w*|num[-_]processes|addr(?:ess)?|server\w*|peers?|ip|\w*parallel[-_]size"
-    r"|world|nl|num-?locales|replicas|dp(?:[-_](?:size|degree))?|expect(?:ed)?|quorum|(?:n|num|total|min|max)?[-_]?(?:gpus|ranks|procs?|tasks)"
-    r"|(?:n|num|total|min|max)[-_]?(?:replicas|instances|workers|clients|actors|agents|trainers|members))(?:$|[-_.=])"
+    r"|world|nl|num-?locales|replicas|dp(?:[-_](?:size|degree))?|expect(?:ed)?|quorum|(?:n|num|total|min|max)?[-_]?(?:gpus|ranks|procs?|tasks|hosts|machines)"
+    r"|(?:n|num|total|min|max)[-_]?(?:replicas|instances|devices|servers|workers|clients|actors|agents|trainers|members))(?:$|[-_.=])"
+)
+
+
+# Options by which a program is told whom to reach, where their value names nodes; a number says nothing of that.
+CONNECTING = re.compile(
+    r"(?i)(?:^|[-_.+])(?:ur[il]|endpoints?|scheduler|connect|leader|root|rank0|chief|main|primary|dest|destination"
+    r"|targets?|workers?|clients?|clusters?|brokers?|bootstrap|join|remote|controllers?|managers?|dispatcher|proxy|gateway|etcd|redis"
+    r"|db|database|link|rpc|contact|backend|frontend|machines?|seeds?|agents?|members?|broadcast|H|w)(?:$|[-_.=])"
 )
 
 
@@ -191,6 +211,16 @@ def base(text: str) -> str:
 def is_python(name: str) -> bool:
     """Whether it is a Python interpreter."""
     return name.startswith(("python", "pypy")) and not name.endswith(".py")
+
+
+def may_start(name: str) -> bool:
+    """Whether a program that is not known starts something elsewhere, by its name."""
+    return _STARTING_PROGRAM.search(name) is not None and not only_tells(name)
+
+
+def only_tells(name: str) -> bool:
+    """Whether a program that is not known only tells of the job, by its name."""
+    return _TELLING_PROGRAM.search(name) is not None
 
 
 def placing_options(name: str) -> re.Pattern[str] | None:

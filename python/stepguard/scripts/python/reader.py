@@ -7,7 +7,7 @@ import ast
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from stepguard.scripts.python import calls, starts
 from stepguard.scripts.python.expressions import evaluate
 from stepguard.scripts.python.program import Program
 from stepguard.scripts.python.statements import walk
+from stepguard.scripts.python.things import Thing
 from stepguard.scripts.values import CLEAN, Taints, Value
 
 if TYPE_CHECKING:
@@ -28,15 +29,24 @@ _ATTEMPTS = 3  # to find what stands before a fault
 
 @dataclass
 class Result:
-    """`whole`: all of it was read. `printed`: what its output comes from. `texts`: where literals of many lines are."""
+    """`whole`: all of it was read. `printed`: what its output comes from. `files`: what it wrote. `texts`: where the
+    literals of many lines are."""
 
     whole: bool = True
     printed: Taints = CLEAN
+    files: Mapping[str, Value] = field(default_factory=dict)
     texts: tuple[Span, ...] = ()
 
 
-def follow(data: bytes, origin: Origin, shell: Shell, held: Mapping[str, Value] | None = None) -> Result:
-    """Follows a program; what it starts is noted in the shell's job. `held`: what names in it stand for."""
+def follow(
+    data: bytes,
+    origin: Origin,
+    shell: Shell,
+    held: Mapping[str, Value] | None = None,
+    given: Mapping[str, Thing] | None = None,
+) -> Result:
+    """Follows a program; what it starts is noted in the shell's job. `held`: what names in it stand for; `given`: what
+    attributes hold from the start, as ".argv" for that of sys."""
     tree, broken_line = _parsed(data)
     whole = broken_line == 0
     if broken_line > 0:
@@ -46,11 +56,13 @@ def follow(data: bytes, origin: Origin, shell: Shell, held: Mapping[str, Value] 
         return Result(whole=False)
     program = Program(data, origin, shell, walk, evaluate)
     program.hold(held or {})
+    program.layer.own |= given or {}
     try:
         _run(program, tree)
     except RecursionError:  # what nests deeper than anybody writes
         whole = False
-    return Result(whole and not program.spent, program.printed, tuple(program.texts_of_many_lines(tree)))
+    texts = tuple(program.texts_of_many_lines(tree))
+    return Result(whole and not program.spent, program.printed, program.files, texts)
 
 
 @lru_cache(maxsize=1)  # a program that a step starts is followed twice

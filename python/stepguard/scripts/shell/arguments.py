@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stepguard.scripts.options import behind_equals
 from stepguard.scripts.programs import (
+    CONNECTING,
     COPIERS,
     DECIDING,
     DESCRIBING,
@@ -18,6 +19,7 @@ from stepguard.scripts.programs import (
     MODULE_LAUNCHERS,
     NAMING,
     PROGRAM_LAUNCHERS,
+    SHELLS,
     TAKES_FILE,
     TAKES_TWO,
     TUNING,
@@ -25,7 +27,7 @@ from stepguard.scripts.programs import (
     is_python,
     placing_options,
 )
-from stepguard.scripts.values import CLEAN, Field, Taints, Value, key_of, taints_of, text_of
+from stepguard.scripts.values import CLEAN, UNKNOWN, Field, Taints, Value, key_of, taints_of, text_of
 
 _OPTION = re.compile(r"-{0,2}[\w.+@-]+")
 _GLUED = re.compile(r"(?:-{1,2}|\+{1,2})[A-Za-z]{1,3}")  # -np8, +p8
@@ -33,12 +35,21 @@ _PROGRAM = re.compile(r"\./[^.]*|.*/bin/[^/]+|.*\.(?:py|sh|exe|x|jar)")
 # $EXE, of the caller's environment.
 _NAMED_PROGRAM = re.compile(r"(?i)(?:^|_)(?:app|bin|binary|cmd|command|exe|exec|executable|prog|program|script)$")
 _LAUNCH_FILE = ("torch/distributed/launch.py", "torch/distributed/run.py")
+_ADDRESS = re.compile(rf"^\w+://(?:[^/\s]*@)?{UNKNOWN}|^{UNKNOWN}:(?:\d+|{UNKNOWN})\b")
 _KEY = re.compile(r"[\"']?([\w.-]+)[\"']?\s*[:=][^,;{}]*$")
 
 
 def is_launcher(fields: Sequence[Field]) -> bool:
     """Whether a command starts something elsewhere, or tells something elsewhere how it finds its peers."""
     return base(fields[0].text) in LAUNCHERS or _behind_module(fields) > 0
+
+
+def own_name(fields: Sequence[Field]) -> str:
+    """The name of the program or script that a command runs: deploy.sh of bash deploy.sh."""
+    name = base(fields[0].text)
+    if name in SHELLS or is_python(name):
+        return next((base(field.text) for field in fields[1:] if not field.text.startswith("-")), name)
+    return name
 
 
 def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -> Iterator[tuple[str, Taints]]:
@@ -56,11 +67,14 @@ def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -
         name = option.lstrip("-+")
         decides = bool(_decides(name) or (own_options is not None and own_options.fullmatch(name)))
         content = next((files[key] for key in (key_of(value), key_of(value).lstrip("^@")) if key in files), ())
-        if not decides and (not every or NAMING.search(name)):
+        names_only = not decides and not every and _connects(name, value)
+        if not decides and not names_only and (not every or NAMING.search(name)):
             continue
         value = _host(value) if base(fields[0].text) in COPIERS else value
         taints = _of_value(name, taints_of(value), value, is_own, decides)
         taints |= taints_of(content) if is_own or decides else _of_settings(content)
+        if names_only:
+            taints = frozenset(taint for taint in taints if not taint.is_count)
         if taints:
             yield option, taints
 
@@ -75,6 +89,13 @@ def _host(value: Value) -> Value:
 
 def _decides(name: str) -> bool:
     return DECIDING.search(name) is not None and DESCRIBING.search(name) is None
+
+
+def _connects(name: str, value: Value) -> bool:
+    """Whether nodes named in a value are to be reached: by the option, or as an address: tcp://NODE, NODE:80."""
+    if NAMING.search(name) or DESCRIBING.search(name):
+        return False
+    return CONNECTING.search(name) is not None or _ADDRESS.search(text_of(value)) is not None
 
 
 def is_name(value: Value) -> bool:

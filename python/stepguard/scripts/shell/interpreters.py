@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
 
 _PYTHON_SOURCE = re.compile(r"-|-[a-zA-Z]*[cm]")  # python -uc CODE
-# Of R, Julia and Perl: what starts processes on other nodes.
-_STARTS_OTHERS = re.compile(r"\bmake(?:PSOCK|SOCK|MPI)?[cC]luster\(|\baddprocs\(|\b(?:ssh|pdsh|mpirun|mpiexec)\s")
+# Of R, Julia, Perl and Matlab: what starts processes on other nodes, or by its name may.
+_STARTS_OTHERS = re.compile(
+    r"\bmake(?:PSOCK|SOCK|MPI)?[cC]luster\(|\b(?:addprocs|parpool|parcluster)\(|\b(?:ssh|pdsh|mpirun|mpiexec)\s"
+    r"|(?:\b|_)(?:start|launch|spawn|deploy|connect)(?:[A-Z_]\w*)?\s*\("
+)
 
 
 def is_script(content: Value) -> bool:
@@ -40,7 +43,8 @@ def python(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Valu
     """python -c CODE, a program on stdin, or a file."""
     index, text = _source_of_python(fields)
     if text == "-c" and index + 1 < len(fields):
-        code = fields[index + 1].pieces
+        index += 1
+        code = fields[index].pieces
     elif text in ("", "-"):
         code = stdin
     else:
@@ -54,8 +58,9 @@ def python_code(shell: Shell, code: Value, arguments: Sequence[Field], stdin: Va
     """What a Python program prints; what it starts is judged."""
     from stepguard.scripts.python.inline import printed_by
 
-    inputs = taints_of(stdin) | taints_of(piece for field in arguments for piece in field.pieces)
-    return (unknown(at, calculated(text_of(code), "", inputs | printed_by(shell, code))),)
+    inputs = taints_of((*code, *stdin, *(piece for field in arguments for piece in field.pieces)))
+    read = () if stdin is code else stdin
+    return (unknown(at, calculated(text_of(code), "", inputs | printed_by(shell, code, arguments, read))),)
 
 
 def _source_of_python(fields: Sequence[Field]) -> tuple[int, str]:

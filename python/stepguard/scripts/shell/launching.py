@@ -13,9 +13,11 @@ from stepguard.scripts.programs import (
     INTERPRETERS,
     base,
     is_python,
+    may_start,
+    only_tells,
 )
 from stepguard.scripts.shell import setup, uses
-from stepguard.scripts.shell.arguments import deciding, is_launcher
+from stepguard.scripts.shell.arguments import deciding, is_launcher, own_name
 from stepguard.scripts.values import (
     UNKNOWN,
     Field,
@@ -225,8 +227,10 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     launches = is_launcher(fields)
     words = fields[1:]
     what = name if UNKNOWN not in name else "a program"
-    every = launches or shell.in_step
-    for option, decided in deciding(fields, shell.scope.files, every):
+    own = own_name(fields)
+    every = launches or shell.in_step or may_start(own)
+    tells = not every and only_tells(own)
+    for option, decided in () if tells else deciding(fields, shell.scope.files, every):
         uses.note(shell, decided, f"{what} {option}" if option else f"an argument of {what}", at)
     if every and (text := shell.scope.files.get(key_of(fields[0].pieces))):
         uses.note(shell, taints_of(text), f"the text of {what}", at)

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stepguard.scripts.options import behind
 from stepguard.scripts.programs import COUNTING, base
 from stepguard.scripts.shell import uses
+from stepguard.scripts.shell.outputs import written, written_by_awk
 from stepguard.scripts.values import (
     CLEAN,
     MAX_FIELDS,
@@ -120,13 +119,13 @@ def tool(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
         if any(piece.label == _ENVIRONMENT for piece in stdin):
             taints |= _filtered(field, shell.guarded_step)
     name = base(fields[0].text)
-    for file in _written(name, fields) if taints else ():
+    for file in written(name, fields) if taints else ():
         shell.write(file, (unknown(at, taints),))
     if taints and edits and any(field.text.startswith(("-i", "--in-place")) for field in fields):
         file = key_of(fields[-1].pieces)
         shell.scope.files[file] = (*shell.scope.files.get(file, ()), unknown(at, taints))
     if taints and name in _AWK:
-        for file in _written_by_awk(fields):
+        for file in written_by_awk(fields):
             shell.scope.files[file] = (unknown(at, taints),)
         if any(_AWK_STARTS.search(field.text) for field in fields[1:]):
             uses.note(shell, taints, f"what {name} starts", at)
@@ -152,37 +151,10 @@ def _not_in_names(field: Field) -> Taints:
     return found
 
 
-_OUTPUT_OF = {"dd": re.compile("of="), "sort": re.compile("-o|--output="), "shuf": re.compile("-o|--output=")}
-
-
-def _written(name: str, fields: Sequence[Field]) -> Iterator[str]:
-    """The files that a tool writes instead of printing: sort -o FILE."""
-    option = _OUTPUT_OF.get(name)
-    if option is None:
-        return
-    for field, following in pairwise((*fields[1:], Field(()))):
-        if found := option.match(field.text):
-            yield key_of(behind(field, found.end()) or following.pieces)
-
-
 _AWK = ("awk", "gawk", "mawk", "nawk")
 _AWK_STARTS = re.compile(
     r"\bsystem\s*\([^)]*\b(?:ssh|rsh|scp|rsync|pdsh|clush|srun|mpirun|mpiexec)\b|\|\s*\"\s*(?:ssh|sh|bash|xargs)\b"
 )
-_AWK_WRITES = re.compile(r">>?\s*(?:\"([\w./-]+)\"|([A-Za-z_]\w*))")
-
-
-def _written_by_awk(fields: Sequence[Field]) -> Iterator[str]:
-    """The files that print > "file" or print > variable writes, with -v variable=file."""
-    given = dict(field.text.split("=", 1) for field in fields[1:] if _GIVEN.match(field.text))
-    for field in fields[1:]:
-        for found in _AWK_WRITES.finditer(field.text):
-            if file := found[1] or given.get(found[2], ""):
-                yield file
-
-
-_GIVEN = re.compile(r"[A-Za-z_]\w*=")
-
 # An operator between two operands, or a function of numbers, in awk, perl, Python and their like.
 _ARITHMETIC = re.compile(
     rf"[\w\])}}{UNKNOWN}]\s*(?:\*\*?|//?|%|\+|-)\s*[\w($.{UNKNOWN}]|\b(?:sqrt|log2?|pow|max|min)\("
