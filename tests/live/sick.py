@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -88,3 +89,9 @@ def hang(lab: Cluster, node: str) -> None:
     for pid, command in lab.processes(node).items():
         if command.startswith("/usr/bin/python3 ") and "/ring.py " in command:  # and not who guards it
             os.kill(pid, signal.SIGSTOP)
+
+
+def await_first_look(lab: Cluster, node: str) -> None:
+    """Waits until the agent has looked at the GPUs of a job that has begun there, which does not wait for it."""
+    time.sleep(1.0)
+    until("it has looked", lambda: health(lab, node)["probes"]["nvml"]["running_s"] is None, 60, 0.2)

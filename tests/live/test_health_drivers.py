@@ -13,7 +13,7 @@ from guarded import await_task, until
 from lab.cluster import Cluster
 from lab.gpus import DRIVER_NOT_LOADED, VERSION_MISMATCH, Gpus
 from recorded import await_state, record_of, submit
-from sick import health, sick_lab, slurms_word, well_node
+from sick import await_first_look, health, sick_lab, slurms_word, well_node
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -54,12 +54,6 @@ def hooks_took(lab: Cluster, job_id: str) -> dict[str, float]:
     mine = [line for line in lines if line[0] == job_id]
     assert [line[2] for line in mine] == ["0"] * len(mine), lines
     return {name: float(ended) - float(began) for _, name, _, began, ended in mine}
-
-
-def await_first_look(lab: Cluster) -> None:
-    """The job does not wait for it."""
-    time.sleep(1.0)
-    until("it has looked", lambda: health(lab, "n1")["probes"]["nvml"]["running_s"] is None, 60, 0.2)
 
 
 def all_vanish(gpus: Gpus) -> None:
@@ -107,7 +101,7 @@ def test_it_holds_no_hook_up_and_fails_no_job(
     job_id = submit(lab, f"until [ -e {may_end} ]; do sleep 0.2; done", "--gres=gpu:2")
     await_state(lab, job_id, "RUNNING")
     if under_the_job:
-        await_first_look(lab)
+        await_first_look(lab, "n1")
         breaks(gpus)
     may_end.touch()
     await_state(lab, job_id, "COMPLETED", within_s=60)
@@ -135,7 +129,7 @@ def test_it_holds_no_hook_up_and_fails_no_job(
 def test_a_row_remap_that_only_the_look_at_the_end_has_found_marks_the_node(lab: Cluster, gpus: Gpus) -> None:
     job_id = submit(lab, "srun sleep 300", "--gres=gpu:2")
     await_task(lab, "n1", "sleep 300")
-    await_first_look(lab)
+    await_first_look(lab, "n1")
     gpus["gpu1.rows.failure"] = 1
     assert health(lab, "n1")["status"] == "ok"
     lab.run(["scancel", job_id])

@@ -11,7 +11,7 @@ import pytest
 from guarded import hosts_of, new_job, until
 from lab.cluster import Cluster
 from recorded import await_scripts, submit
-from sick import STEPGUARD, gpus_of, health, kernel, sick_lab
+from sick import STEPGUARD, await_first_look, gpus_of, health, kernel, sick_lab
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -35,6 +35,7 @@ def test_a_lemon_is_the_last_spare_and_is_listed() -> None:
         gpus = gpus_of(lab, "n3")
         failed = submit(lab, "sleep 300", "--gres=gpu:2", "--exclusive", "--nodelist=n3")
         await_scripts(lab, "n3", "sleep 300")
+        await_first_look(lab, "n3")  # what was so before is not the job's
         gpus["gpu1.rows.failure"] = 1
         until("it has failed", lambda: health(lab, "n3")["status"] == "fail", 30, 0.2)
         lab.run(["scancel", failed], user="root")

@@ -475,7 +475,7 @@ def test_it_is_small_and_sleeps(agent: AgentProcess) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         assert agent.process is not None
         agent.process.wait(5)
-    assert cpu_s() - before_s <= 0.03
+    assert cpu_s() - before_s <= 0.1  # it does not spin; what it takes is measured in bench/
     status = Path(f"/proc/{agent.pid}/status").read_text()
     resident_kib = int(status.partition("VmRSS:")[2].split()[0])
     assert resident_kib < 24 << 10
