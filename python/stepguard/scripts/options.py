@@ -8,6 +8,7 @@ of other plugins' options must not be taken for the program.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from stepguard.scripts.values import UNKNOWN, Field, Piece, Value, texts_of
@@ -109,6 +110,8 @@ def parse(fields: Sequence[Field], allocator: bool = False) -> CommandLine:
     while position < len(fields):
         field = fields[position]
         text = field.text
+        if field.maybe and not field.is_unknown and _begins_program(fields[position:]):
+            break
         if field.is_unknown or (field.maybe and not text.startswith("-")) or not text:
             position += 1
             continue
@@ -126,6 +129,15 @@ def parse(fields: Sequence[Field], allocator: bool = False) -> CommandLine:
             options += found
         position += used
     return CommandLine(tuple(options), tuple(fields[position:]))
+
+
+def _begins_program(fields: Sequence[Field]) -> bool:
+    """Whether a word that may be there is a program: long options that may be there follow it, none of them srun's."""
+    if fields[0].text.startswith("-"):
+        return False
+    with_it = takewhile(lambda field: field.maybe, fields[1:])
+    names = [field.text[2:].partition("=")[0] for field in with_it if field.text.startswith("--")]
+    return bool(names) and not any(is_guard(f"--{name}") or _resolve(name) in OPTIONS for name in names)
 
 
 def _long(field: Field, following: Field | None, allocator: bool) -> tuple[Given, int]:

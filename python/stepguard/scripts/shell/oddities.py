@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from itertools import islice
 
+# The descriptor that a here-string is given behind another redirect, where the grammar takes it for two of them.
+HERE_STRING = b"77"
 _BRACKETS = bytes.maketrans(b"[]()", b"____")
 
 
@@ -35,6 +37,11 @@ _REWRITES: tuple[tuple[re.Pattern[bytes], Callable[[re.Match[bytes]], bytes]], .
     (re.compile(rb"(?<=[\w\].*^])\$(?=[)`])"), _filled),
     # $((10#$n))
     (re.compile(rb"(?<=[\s(])\d+#(?=[$\w])"), _blank),
+    # cat > file <<< text
+    (
+        re.compile(rb"([<>]&?[ \t]*(?:\"[^\"\n]*\"|[^\s<>|;&\"])+[ \t]+)<<<"),
+        lambda found: found[1] + HERE_STRING + b"<",
+    ),
     # for i do
     (re.compile(rb"(?<![^\s;{(&|])(for[ \t]+\w+)[ \t\n](?=[ \t]*do\b)"), lambda found: found[1] + b";"),
     # [ "$x" = ~ ]

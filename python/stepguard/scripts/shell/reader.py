@@ -50,17 +50,6 @@ _TWO_LINES = "(command (variable_assignment) (variable_assignment)) @command"
 _BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d|\$(?![\w({$'\"]))")
 
 
-# > FILE <<< WORD: tree-sitter-bash 0.25 knows the two in the other order alone.
-_WORD = (
-    rb"(?:[^\s;&|<>()\"'`$\\#]|\\.|\"(?:[^\"\\`]|\\.){,200}\"|'[^']{,200}'"
-    rb"|\$(?:\w+|[@*#?$!-]|\{[^{}]{,90}\}|\([^()]{,200}\)))"
-)
-_HERE_STRING = re.compile(rb"<<<[ \t]*" + _WORD + rb"{1,200}")
-_FILES_BEFORE = re.compile(rb"(?:\d?(?:>>?|>\||&>>?)[ \t]*" + _WORD + rb"{1,200}[ \t]*){1,3}\Z")
-_MAX_FILES_BYTES = 200
-_MAX_HERE_STRINGS = 50
-
-
 class Reading(NamedTuple):
     """`broken_at`: where the first thing stands that could not be read, else -1. `documents`: where here-documents
     stand, (start, end)."""
@@ -116,7 +105,7 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
     parse = _parser().parse
     root = parse(data).root_node
     if root.has_error or _GLUED_END.search(data):
-        data, origin = _with_here_strings_first(without_oddities(data), origin)
+        data = without_oddities(data)
         root = parse(data).root_node
     broken_at = origin.at(len(data)) if too_much else -1
     if root.has_error:
@@ -153,28 +142,6 @@ def _with_braces(data: bytes, origin: Origin) -> tuple[bytes, Origin]:
         return data, origin
     made += data[position:]
     return bytes(made), Origin(pieces, origin)
-
-
-def _with_here_strings_first(data: bytes, origin: Origin) -> tuple[bytes, Origin]:
-    """`<<< WORD > FILE` for `> FILE <<< WORD`, and where the bytes were before."""
-    made = bytearray()
-    pieces = [(0, 0)]
-    position = 0
-    for found in islice(_HERE_STRING.finditer(data), _MAX_HERE_STRINGS):
-        begin = max(position, data.rfind(b"\n", 0, found.start()) + 1, found.start() - _MAX_FILES_BYTES)
-        files = _FILES_BEFORE.search(data, begin, found.start())
-        if files is None:
-            continue
-        made += data[position : files.start()]
-        pieces.append((len(made), found.start()))
-        made += found[0] + b" "
-        pieces.append((len(made), files.start()))
-        made += files[0].rstrip()
-        position = found.end()
-        pieces.append((len(made), position))
-    if not position:
-        return data, origin
-    return bytes(made + data[position:]), Origin(pieces, origin)
 
 
 def _with_ended_assignments(data: bytes, root: Node) -> bytes:

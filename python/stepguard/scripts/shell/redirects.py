@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from stepguard.scripts.origin import Origin
+from stepguard.scripts.shell.oddities import HERE_STRING
 from stepguard.scripts.shell.tree import Redirect
 from stepguard.scripts.shell.words import WordReader, without_tabs
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+_HERE_STRING = HERE_STRING.decode()
 _BEHIND_END = (b"", b"\n", b")", b"`")
 
 
@@ -28,7 +30,7 @@ class RedirectReader:
         self.documents: list[tuple[int, int]] = []
 
     def read(self, node: Node) -> Iterator[Redirect]:
-        """Those of a node; what a script does with descriptors above 1 is left out, but for their input."""
+        """Those of a node; what goes to descriptor 2 is left out."""
         if node.type == "heredoc_redirect":
             quoted = strips = False
             word = b""
@@ -54,8 +56,17 @@ class RedirectReader:
                 descriptor = self._data[child.start_byte : child.end_byte].decode("ascii", "replace")
             elif not child.is_named:
                 operator = child.type
+            elif operator == "<" and descriptor == _HERE_STRING:
+                yield Redirect("<<<", self._words.word(child))
+                descriptor = "-"
             elif operator == "<" and descriptor not in ("", "0", "1", "-"):
                 yield Redirect(f"{descriptor}<", self._words.word(child))
+                descriptor = "-"
+            elif operator in (">", ">>", ">|") and descriptor not in ("", "0", "1", "2", "-"):
+                yield Redirect(f"{descriptor}{operator.rstrip('|')}", self._words.word(child))
+                descriptor = "-"
+            elif operator == ">&" and descriptor in ("", "1"):
+                yield Redirect(">&", self._words.word(child))
                 descriptor = "-"
             elif operator and descriptor in ("", "0", "1") and operator != ">&":
                 yield Redirect({">|": ">", "&>": ">", "&>>": ">>"}.get(operator, operator), self._words.word(child))

@@ -24,7 +24,7 @@ from stepguard.scripts.shell.tree import (
     Statement,
     Test,
 )
-from stepguard.scripts.values import Value, carried, key_of, taints_of, unknown
+from stepguard.scripts.values import Piece, Value, carried, key_of, taints_of, text_of, unknown
 
 if TYPE_CHECKING:
     from stepguard.scripts.shell.walk import Shell
@@ -59,6 +59,12 @@ def _redirected(shell: Shell, statement: Redirected, stdin: Value) -> Value:
             stdin = shell.scope.files.get(f"&{key_of(shell.value(redirect.target))}", stdin)
         elif redirect.operator.endswith("<"):
             shell.scope.files[f"&{redirect.operator[:-1]}"] = _input(shell, redirect)
+        elif redirect.operator[0].isdecimal():
+            _open(shell, redirect)
+        elif redirect.operator == ">&":
+            target = key_of(shell.value(redirect.target))
+            opened = shell.scope.files.get(f">&{target}")
+            targets += [f">>{text_of(opened)}"] if opened else [] if target.isdecimal() else [f">{target}"]
         else:
             targets.append(redirect.operator + key_of(shell.value(redirect.target)))
     body = statement.body
@@ -71,6 +77,15 @@ def _redirected(shell: Shell, statement: Redirected, stdin: Value) -> Value:
         shell.write(name, (*before, *printed))
         printed = ()
     return printed
+
+
+def _open(shell: Shell, redirect: Redirect) -> None:
+    """exec 3> FILE: what is written to >&3 from here on goes there."""
+    descriptor = redirect.operator.rstrip(">")
+    file = key_of(shell.value(redirect.target))
+    if not redirect.operator.endswith(">>"):
+        shell.write(file, ())
+    shell.scope.files[f">&{descriptor}"] = (Piece(file, -1, True),)
 
 
 def _input(shell: Shell, redirect: Redirect) -> Value:

@@ -78,8 +78,8 @@ class Assignment:
 
 @dataclass(slots=True)
 class Redirect:
-    """`operator` is ">", ">>", "<", "<&", "3<" (of another descriptor), "<<<" or "<<", whose target is the
-    here-document, expanded unless quoted."""
+    """`operator` is ">", ">>", ">&", "<", "<&", "3<", "3>", "3>>" (of another descriptor), "<<<" or "<<", whose
+    target is the here-document, expanded unless quoted."""
 
     operator: str
     target: Word
