@@ -195,11 +195,13 @@ DECIDING = re.compile(
 )
 
 
-# Options by which a program is told whom to reach, where their value names nodes; a number says nothing of that.
+# Options by which a program is told whom to reach, where their value, or the file of that name, names nodes; a number
+# says nothing of that.
 CONNECTING = re.compile(
     r"(?i)(?:^|[-_.+])(?:ur[il]|endpoints?|scheduler|connect|leader|root|rank0|chief|main|primary|dest|destination"
     r"|targets?|workers?|clients?|clusters?|brokers?|bootstrap|join|remote|controllers?|managers?|dispatcher|proxy|gateway|etcd|redis"
-    r"|db|database|link|rpc|contact|backend|frontend|machines?|seeds?|agents?|members?|broadcast|H|w)(?:$|[-_.=])"
+    r"|db|database|link|rpc|contact|backend|frontend|machines?|seeds?|agents?|members?|broadcast"
+    r"|config|cfg|conf|settings|inventory|topology|spec|H|w)(?:$|[-_.=])"
 )
 
 

@@ -115,8 +115,9 @@ def _aliased(shell: Shell, name: str, fields: Sequence[Field], stdin: Value, at:
 def _open(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """A command whose name is not known: what stands behind it may be the command ($TIMER srun …)."""
     label = fields[0].pieces[0].label if fields[0].pieces else ""
-    named = frozenset(taint for taint in fields[0].taints if not taint.is_count)
-    uses.note(shell, named, "which command is run", at)  # sed 's/^/ssh /' hosts | sh
+    whole = fields[0].is_unknown  # not run_${N}.sh
+    named = frozenset(taint for taint in fields[0].taints if whole or not taint.is_count)
+    uses.note(shell, named, "which command is run", at, softly=True)  # sed 's/^/ssh /' hosts | sh
     if _NAMED_SRUN.search(label) or parse(fields[1:]).has(GUARD):  # no other program has the option
         return launching.srun(shell, fields, stdin, at)
     for index, field in enumerate(fields[1:], 1):
