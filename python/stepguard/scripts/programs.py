@@ -152,8 +152,8 @@ OWN_FILES = {"orca": re.compile(r".+\.nodes")}
 # Keys of settings that describe a run.
 DESCRIBING_KEY = re.compile(r"(?i)run|job|trial|meta(?:data)?|info|version|group|created|started(?:_on)?|author")
 
-# The last word of options that describe, whatever stands before it: --nodes-label.
-DESCRIBING = re.compile(r"(?i)[-_.](?:label|tags?|title|comment|notes?|desc|description|logs?|report|message)$")
+# The last word of options that describe, whatever stands before it: --nodes-label; or that say no host: --master-port.
+DESCRIBING = re.compile(r"(?i)[-_.](?:label|tags?|title|comment|notes?|desc|description|logs?|report|message|ports?)$")
 
 # Options by which programs write what they are told into a file, and names of programs that do: crudini --set FILE,
 # yq -i, gen_hosts.sh LIST FILE.
@@ -174,14 +174,14 @@ _STARTING_PROGRAM = re.compile(
 # Of those, names of programs that only tell of it.
 _TELLING_PROGRAM = re.compile(
     r"(?i)(?:^|[-_.])(?:log|logs|logger|logging|log2\w+|print|show|report|reports|info|notify|notifier|record|track|tracker"
-    r"|banner|mail|slack|message|status|check|validate|verify|test|summary|describe|wandb|mlflow|history)(?:$|[-_.])"
+    r"|banner|mail|slack|message|status|check|validate|verify|test|summary|describe|post|metrics|stats|upload|archive|collect|plot|wandb|mlflow|history)(?:$|[-_.])"
 )
 
 # Options whose value names or describes something, and decides nothing.
 NAMING = re.compile(
     r"(?i)(?:^|[-_.+])(?:name|names|log|logs|logdir|logging|out|output|outdir|outputs|error|err|tag|tags|project|comment"
     r"|title|report|wandb|tensorboard|tb|experiment|exp|save|prefix|suffix|id|note|notes|desc|description|label|dir"
-    r"|folder|path|checkpoint|ckpt|info|meta|metadata|manifest|provenance|summary|readme|bind|mounts?|volumes?|J|o|e)"
+    r"|folder|path|ports?|checkpoint|ckpt|info|meta|metadata|manifest|provenance|summary|readme|bind|mounts?|volumes?|J|o|e)"
     r"(?:$|[-_.])"
 )
 

@@ -70,7 +70,8 @@ def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -
         names_only = not decides and not every and _connects(name, value)
         if not decides and not names_only and (not every or NAMING.search(name)):
             continue
-        value = _host(value) if base(fields[0].text) in COPIERS else value
+        if base(fields[0].text) in COPIERS:
+            value, content = _host(value), ()
         taints = _of_value(name, taints_of(value), value, is_own, decides)
         taints |= taints_of(content) if is_own or decides else _of_settings(content)
         if names_only:
