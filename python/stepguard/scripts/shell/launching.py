@@ -56,43 +56,60 @@ def mention(shell: Shell, at: int, place: str, value: str) -> None:
 
 def srun(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Value:
     """srun: notes the step, judges what its options decide, and goes on in the program that it starts."""
-    line = parse(fields[1:])
+    lines = [parse(component) for component in _components(fields[1:])]
+    line = CommandLine(tuple(given for one in lines for given in one.options), lines[0].program)
     if any(line.has(name) for name in _NO_STEP) or (not line.program and not line.options):
         return (unknown(at),)
     taints = _options(shell, line, "srun", at)
     guard, conditional, option = _guard(line)
-    misplaced = [one for one in arguments(_own_words(line.program)) if one.is_for_srun and guard == ""]
+    told = [one for each in lines for one in arguments(_own_words(each.program))]
+    misplaced = [one for one in told if one.is_for_srun and guard == ""]
     step = Step(
         at,
         guard,
         conditional or bool(shell.branch),
         option.field.at if option is not None else -1,
-        work(line.program),
+        tuple(name for each in lines for name in work(each.program)),
         {given.name: texts_of(given.value)[0] for given in line.options},
         shell.branch,
-        any(field.text == ":" for field in line.program),
+        len(lines) > 1,
         setup.of_step(line, shell.scope.variables),
         bool(misplaced),
     )
     shell.job.starts_step = True
     _note(shell, step, option)
-    for one in arguments(_own_words(line.program)):
+    for one in told:
         mention(shell, shown_at(one.field), "program" if one in misplaced else "argument", one.value)
+    printed: Value = ()
+    mentions = len(shell.job.mentions)
+    for each in lines:
+        printed += _component(shell, each, guard, stdin, at)
+    if any(one.place != "argument" for one in list(shell.job.mentions.values())[mentions:]):
+        shell.job.steps[at] = shell.job.steps[at]._replace(is_misplaced=True)
+    return (*printed, unknown(at, taints)) if taints or not printed else printed
+
+
+def _components(fields: Sequence[Field]) -> list[Sequence[Field]]:
+    """The command lines of a step of several components: srun OPTIONS PROGRAM : OPTIONS PROGRAM (srun(1))."""
+    ends = [index for index, field in enumerate(fields) if field.text == ":"]
+    return [fields[begin:end] for begin, end in zip([0, *(end + 1 for end in ends)], [*ends, len(fields)], strict=True)]
+
+
+def _component(shell: Shell, line: CommandLine, guard: str, stdin: Value, at: int) -> Value:
+    """Goes on in the program of a component; what it prints."""
+    if not line.program:
+        return ()
     child = shell.child(in_step=True)
     child.guarded_step = guard not in ("", "0")
     child.scope.positional = ()
     _hand_on(child, line)
-    printed: Value = ()
-    mentions = len(shell.job.mentions)
-    if line.program and line.has("multi-prog"):  # a file that says for each rank what it runs, and no script
+    if line.has("multi-prog"):  # a file that says for each rank what it runs, and no script
         content = shell.scope.files.get(key_of(line.program[0].pieces), ())
         uses.note(child, taints_of((*line.program[0].pieces, *content)), "srun --multi-prog", at)
-    elif line.program:
-        printed = child.start(line.program, stdin, line.program[0].at)
-        shell.whole = shell.whole and child.whole
-        if any(one.place != "argument" for one in list(shell.job.mentions.values())[mentions:]):
-            shell.job.steps[at] = shell.job.steps[at]._replace(is_misplaced=True)
-    return (*printed, unknown(at, taints)) if taints or not printed else printed
+        return ()
+    printed = child.start(line.program, stdin, line.program[0].at)
+    shell.whole = shell.whole and child.whole
+    return printed
 
 
 def _hand_on(child: Shell, line: CommandLine) -> None:
