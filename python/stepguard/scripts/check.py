@@ -127,6 +127,8 @@ def _gather(text: Source, reading: Reading, job: Job, shell: Shell) -> bool:
         from stepguard.scripts.python.reader import follow
 
         result = follow(text.data, Origin(), shell)
+        shell.scope.files |= result.files
+        uses.left_files(shell)
         job.late_directives = _outside(job.late_directives, result.texts)
         whole = result.whole and shell.whole
     return whole

@@ -88,6 +88,8 @@ def _attribute(program: Program, node: ast.Attribute) -> Thing:
         return program.methods[node.attr][-1]
     if isinstance(base, Named):
         return Named(f"{base.path}.{node.attr}")
+    if isinstance(base, Dictionary) and node.attr in base.entries:  # OmegaConf's
+        return base.entries[node.attr]
     return base if is_value(base) or isinstance(base, Array) else program.unknown(node, taints_in(base))
 
 

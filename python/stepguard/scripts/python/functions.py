@@ -250,7 +250,7 @@ FUNCTIONS: dict[str, Callable[[Call], Thing]] = {
     "dedent": _same, "string.Template": _same, "Template": _same, "shlex.split": _split_words, "shlex.quote": _same,
     "shlex.join": _join_words, "subprocess.list2cmdline": _join_words,
     **dict.fromkeys(("json.dump", "yaml.dump", "yaml.safe_dump", "toml.dump", "ujson.dump"), _dump),
-    "vars": _attributes,
+    "vars": _attributes, "OmegaConf.create": _same, "omegaconf.OmegaConf.create": _same,
     "numpy.savetxt": _save, "os.rename": _move, "os.replace": _move, "shutil.move": _move, "shutil.copy": _move,
     "shutil.copyfile": _move,
     "dataclasses.field": _field, "field": _field, "functools.partial": _partial, "partial": _partial,

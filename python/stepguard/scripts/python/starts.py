@@ -16,7 +16,7 @@ from stepguard.scripts.python.nodes import string_of
 from stepguard.scripts.python.program import Program
 from stepguard.scripts.python.things import Code, Dictionary, Thing, fields_of, file_key, taints_in, value_of
 from stepguard.scripts.shell import uses
-from stepguard.scripts.shell.arguments import is_name
+from stepguard.scripts.shell.arguments import connects, is_name
 from stepguard.scripts.values import CLEAN, Array, Field, Taints, text_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ _STARTS = frozenset(
 )  # fmt: skip
 _START_STEPS = 30  # what it costs to start a program
 _EXECS = re.compile(r"(exec|spawn)([lv])p?(e?)|posix_spawnp?()()()")
-_RUNS_PYTHON = frozenset(("asyncio.run", "anyio.run", "trio.run", "uvicorn.run", "cProfile.run", "horovod.run"))
+_RUNS_PYTHON = frozenset(
+    ("asyncio.run", "anyio.run", "trio.run", "uvicorn.run", "cProfile.run", "horovod.run", "horovod.run.run")
+)
 # They run a program in this one, which reads sys.argv.
 _READS_ARGV = frozenset(("run_path", "run_module", "main", "cli"))
 # They print or keep what they are told.
@@ -49,13 +51,14 @@ _SETS_UP = re.compile(
     r"(?i)(?:^|_)(?:init(?:iali[sz]e)?|set_?up|connect|launch|start|spawn|join|distributed|cluster|rendezvous|bootstrap"
     r"|deploy|broadcast)(?:_|$)"
 )
+_CLIENT = re.compile(r"\w+(?:Client|Connection|Channel)")  # MongoClient, http.client.HTTPConnection
 _TRACKS = re.compile(
     r"(?i)(?:wandb|mlflow|comet\w*|neptune|clearml|aim|swanlab|structlog|sentry\w*)\."
     r"|.*(?:log|track|report|record|telemetry|metric|monitor|profil|history)"
 )
 _JOINS_BY_PATH = re.compile(
     r"(?:torch\.)?distributed\.run\.main|(?:jax\.)?distributed\.initialize|(?:dask\.)?distributed\.(?:client\.)?Client|Client|ray\.init"
-    r"|multiprocessing\.connection\.Client|horovod\.run"
+    r"|multiprocessing\.connection\.Client|horovod\.run(?:\.run)?"
     r"|(?:asyncssh|paramiko|socket|rpyc|zmq|redis|mpi4py)\.(?:\w+\.)*\w*[cC]onnect\w*"
 )
 
@@ -153,13 +156,18 @@ def peers(made: Call) -> None:
         uses.note(shell, _of_peers(argv, made.at), f"sys.argv, which {made.name}() reads", made.at)
     if _KEEPS.fullmatch(made.name):
         return
-    if _SETS_UP.search(made.name) and not _TRACKS.match(made.path):
-        names = frozenset().union(*(_of_peers(thing, made.at) for thing in made.arguments))
-        uses.note(shell, frozenset(taint for taint in names if not taint.is_count), f"{made.name}()", made.at)
+    tracks = _TRACKS.match(made.path) is not None
+    if not tracks and (_SETS_UP.search(made.name) or _CLIENT.fullmatch(made.name)):
+        for thing in made.arguments:
+            uses.note(shell, _names(thing, made.at), f"{made.name}()", made.at)
     for name, thing in made.named.items():
-        if DECIDING.search(name) and not isinstance(thing, Code):
+        if isinstance(thing, Code):
+            continue
+        if DECIDING.search(name):
             made.program.acts += 1
             uses.note(shell, _of_peers(thing, made.at), f"{name} of {made.name}()", made.at)
+        elif connects(name, value_of(thing, made.at)) and not _CONFIGURATION.fullmatch(name) and not tracks:
+            uses.note(shell, _names(thing, made.at), f"{name} of {made.name}()", made.at)
 
 
 def settings(program: Program, target: ast.expr, thing: Thing) -> None:
@@ -184,6 +192,11 @@ def _of_peers(thing: Thing, at: int) -> Taints:
     if text_of(value).startswith("file:"):
         return CLEAN
     return frozenset(taint for taint in taints_in(thing) if not (taint.is_count and is_name(value)))
+
+
+def _names(thing: Thing, at: int) -> Taints:
+    """What of a value names peers."""
+    return frozenset(taint for taint in _of_peers(thing, at) if not taint.is_count)
 
 
 def _is_connection(made: Call) -> bool:

@@ -67,7 +67,7 @@ def deciding(fields: Sequence[Field], files: Mapping[str, Value], every: bool) -
         name = option.lstrip("-+")
         decides = bool(_decides(name) or (own_options is not None and own_options.fullmatch(name)))
         content = next((files[key] for key in (key_of(value), key_of(value).lstrip("^@")) if key in files), ())
-        names_only = not decides and not every and _connects(name, value)
+        names_only = not decides and not every and connects(name, value)
         if not decides and not names_only and (not every or NAMING.search(name)):
             continue
         if base(fields[0].text) in COPIERS:
@@ -92,7 +92,7 @@ def _decides(name: str) -> bool:
     return DECIDING.search(name) is not None and DESCRIBING.search(name) is None
 
 
-def _connects(name: str, value: Value) -> bool:
+def connects(name: str, value: Value) -> bool:
     """Whether nodes named in a value are to be reached: by the option, or as an address: tcp://NODE, NODE:80."""
     if NAMING.search(name) or DESCRIBING.search(name):
         return False
