@@ -49,6 +49,11 @@ _TWO_LINES = "(command (variable_assignment) (variable_assignment)) @command"
 # So it does with $$ behind a redirect.
 _BARE_IN_WORD = re.compile(rb"(?<![\\$])\$([A-Za-z_]\w*(?=[-/.,:@%+~^?*\\])|\d|\$(?![\w({$'\"]))")
 
+# ${A:-`…`}: tree-sitter-bash 0.25 takes it for text; not ${A:-$(…)}.
+_BACKTICKS_IN_DEFAULT = re.compile(rb"(?<=[-=+])`([^`\\\n]*)`(?=\})")
+# `… \`…\` …`: it does not read what stands within.
+_BACKTICKS_WITHIN = re.compile(rb"(?<!\\)(`(?:[^`\\\n]|\\[^`\n])*)\\`([^`\\\n]*)\\`(?=(?:[^`\\\n]|\\[^`\n])*`)")
+
 
 class Reading(NamedTuple):
     """`broken_at`: where the first thing stands that could not be read, else -1. `documents`: where here-documents
@@ -129,7 +134,11 @@ def read(data: bytes, origin: Origin | None = None) -> Reading:
 
 
 def _with_braces(data: bytes, origin: Origin) -> tuple[bytes, Origin]:
-    """$NAME as ${NAME} where the grammar needs it, and where the bytes were before."""
+    """$NAME as ${NAME} and `…` as $(…) where the grammar needs it, and where the bytes were before."""
+    if b"\\`" in data:
+        data = _BACKTICKS_WITHIN.sub(rb"\1$(\2 )", data)
+    if b"`}" in data:
+        data, origin = _with_parentheses(data, origin)
     made = bytearray()
     pieces = [(0, 0)]
     position = 0
@@ -142,6 +151,18 @@ def _with_braces(data: bytes, origin: Origin) -> tuple[bytes, Origin]:
         return data, origin
     made += data[position:]
     return bytes(made), Origin(pieces, origin)
+
+
+def _with_parentheses(data: bytes, origin: Origin) -> tuple[bytes, Origin]:
+    made = bytearray()
+    pieces = [(0, 0)]
+    position = 0
+    for found in _BACKTICKS_IN_DEFAULT.finditer(data):
+        made += data[position : found.start()] + b"$("
+        pieces.append((len(made), found.start(1)))
+        made += found[1] + b")"
+        position = found.end()
+    return bytes(made + data[position:]), Origin(pieces, origin)
 
 
 def _with_ended_assignments(data: bytes, root: Node) -> bytes:
