@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _PLACING = frozenset(("nodelist", "nodefile", "exclude"))
 _SIZING = frozenset(("nodes", "ntasks", "ntasks-per-node", "relative", "gpus", "minnodes"))
 _NO_STEP = frozenset(("help", "usage", "version"))
+_SENTENCE = re.compile(r"[A-Za-z]+:?\s(?!.*\s-)[^=/]*")  # "nodes: $LIST", but no command
 _SCRIPT_IN_TEXT = re.compile(r"[\w./-]+\.(?:py|sh|R|jl)\b")
 
 
@@ -247,7 +248,8 @@ def program(shell: Shell, fields: Sequence[Field], stdin: Value, at: int) -> Val
     own = own_name(fields)
     every = launches or shell.in_step or may_start(own)
     tells = not every and only_tells(own)
-    for option, decided in () if tells else deciding(fields, shell.scope.files, every):
+    told = [field for field in words if launches or shell.in_step or not _SENTENCE.fullmatch(field.text)]
+    for option, decided in () if tells else deciding([fields[0], *told], shell.scope.files, every):
         uses.note(shell, decided, f"{what} {option}" if option else f"an argument of {what}", at)
     if every and (text := shell.scope.files.get(key_of(fields[0].pieces))):
         uses.note(shell, taints_of(text), f"the text of {what}", at)
