@@ -124,6 +124,12 @@ class Process:
         """The command and the end of its output, for messages."""
         return f"{' '.join(self.argv)}\n{tail(self.stdout_path)}{tail(self.stderr_path)}"
 
+    def await_raw_terminal(self, timeout_s: float) -> None:
+        """Waits until the terminal passes on what is typed, Ctrl-C too, as for `srun --pty`; before, the keys are
+        signals. Raises LabError."""
+        terminal = self._terminal()
+        wait_until(lambda: not termios.tcgetattr(terminal)[3] & termios.ICANON, "the terminal is raw", timeout_s)
+
     def _terminal(self) -> int:
         if self.terminal is None:
             raise LabError(f"has no terminal: {self.describe()}")

@@ -145,6 +145,7 @@ def test_pty_on_a_node_that_dies_gives_the_terminal_back(cluster: Cluster, alloc
     cluster.power_off("n3")
     try:
         process.read_terminal("on n1", 30)
+        process.await_raw_terminal(10)
         process.write("\x03")
         assert " icanon " in process.read_terminal("status 0", 30)
     finally:
