@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -211,6 +212,7 @@ def test_requeued_job(captured: Captured) -> None:
     captured.await_end(job)
 
     until("requeued", lambda: captured.state(job) == "PENDING", 30)
+    time.sleep(1.5)  # slurmd starts nothing in the second in which it has revoked the job's credential
     captured.lab.run(["scontrol", "update", f"jobid={job}", "StartTime=now"], user="root")
     captured.await_end(job, times=2)
     counts = {kind: [m.get("restart_count") for m in captured.notes(job, kind)] for kind in ("step_start", "output")}

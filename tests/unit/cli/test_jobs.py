@@ -27,6 +27,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "stepguard.toml").write_text(f'[archive]\ndir = "{archive}"\n')
     monkeypatch.setenv("STEPGUARD_CONFIG", str(tmp_path / "stepguard.toml"))
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    # All tests may take half an hour, and this module's was imported before them.
+    monkeypatch.setattr("stepguard.cli.jobs.time.time", lambda: NOW_S)
     for number, ago_s in ((1, 86400 * 30), (2, 7200), (3, 3600)):
         name = f"train-{number}\x1b"
         times = {"start_s": NOW_S - ago_s, "end_s": NOW_S - ago_s + 60}
