@@ -44,12 +44,13 @@ static nvmlReturn_t fate(const char *prefix, const char *function)
 
 nvmlReturn_t begin_init(const char *function)
 {
+    state_refresh();
     return fate("driver", function);
 }
 
 nvmlReturn_t begin(const char *function)
 {
-    nvmlReturn_t result = fate("driver", function);
+    nvmlReturn_t result = begin_init(function);
     return initialized == 0 ? NVML_ERROR_UNINITIALIZED : result;
 }
 

@@ -62,7 +62,7 @@ static bool same(const struct stat *one, const struct stat *other)
 }
 
 // A file that is missing or too big is an empty one: no key is there.
-static void refresh(void)
+static void read_if_changed(void)
 {
     const char *path = getenv("LAB_NVML");
     struct stat now = {0};
@@ -91,12 +91,18 @@ static void refresh(void)
     parse();
 }
 
+void state_refresh(void)
+{
+    pthread_mutex_lock(&lock);
+    read_if_changed();
+    pthread_mutex_unlock(&lock);
+}
+
 bool state_text(const char *prefix, const char *key, char value[static STATE_VALUE_MAX])
 {
     char whole[STATE_KEY_MAX];
     snprintf(whole, sizeof whole, "%s%s%s", prefix, *prefix != '\0' ? "." : "", key);
     pthread_mutex_lock(&lock);
-    refresh();
     line_t wanted = {whole, NULL};
     const line_t *found = count == 0 ? NULL : bsearch(&wanted, lines, count, sizeof *lines, by_key);
     if (found != NULL)
