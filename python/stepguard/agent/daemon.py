@@ -45,7 +45,8 @@ from stepguard.records.spool import AttemptKey, SpoolLayout
 from stepguard.records.wire import MalformedMessage
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_TICK_S = 1.0
+# Where nothing at all has happened since the last tick and no attempt is open, the next one has time.
+_TICK_S, _IDLE_TICK_S = 1.0, 2.0
 # How long what was taken in may need to reach the disk when we are told to stop.
 _STOP_S = 10.0
 _MEND_S = 10.0
@@ -112,18 +113,19 @@ class Agent:
         return 0
 
     def _serve(self) -> None:
-        tick_s = watchdog_s = 0.0
+        ticked_s = tick_s = watchdog_s = 0.0
         while not self._signals.say_stop:
             now_s = time.monotonic()
             if now_s >= tick_s:
-                tick_s = now_s + _TICK_S
                 self._tick()
+                ticked_s, tick_s = now_s, now_s + (_TICK_S if self._intake.attempts else _IDLE_TICK_S)
             if 0 < self._service.watchdog_s <= now_s - watchdog_s:
                 watchdog_s = now_s
                 self._service.notify("WATCHDOG=1")
             self._health.turn()
             wait_s = min(tick_s, self._health.due_s) - time.monotonic()
             for key, events in self._selector.select(max(0.0, wait_s)):
+                tick_s = min(tick_s, ticked_s + _TICK_S)
                 if self._selector.get_map().get(key.fd) is key:  # an earlier one of these may have ended it
                     key.data(events)
 

@@ -50,7 +50,7 @@ class Devices:
         self._before: dict[AttemptKey, _Taken] = {}
 
     def look(self) -> None:
-        """Once a second: has kept on disk what has been in memory for long enough."""
+        """With each tick of the agent: has kept on disk what has been in memory for long enough."""
         now_s = time.monotonic()
         for key, taken in self._before.items():
             if not taken.is_stored and now_s >= taken.at_s + _IN_MEMORY_S:

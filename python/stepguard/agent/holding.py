@@ -79,7 +79,7 @@ class Socket:
 
 
 class Holding:
-    """Both, looked at once a second. `renewed` is called when something in the spool was made anew."""
+    """Both, looked at with each tick. `renewed` is called when something in the spool was made anew."""
 
     def __init__(self, spool: Spool, socket: Socket, server: Server, log: Log, renewed: Callable[[list[Path]], None]):
         self._spool = spool
@@ -100,7 +100,7 @@ class Holding:
                 raise
             except (StepguardError, OSError) as error:
                 troubles.append(str(error))
-                self._log.error(f"{error}: tried again every second", mend.__name__)
+                self._log.error(f"{error}: it is tried again", mend.__name__)
         self.trouble = "; ".join(troubles)
 
     def _mend_spool(self) -> None:

@@ -20,7 +20,7 @@ _NAMED = 20
 
 
 class Losses:
-    """`look` once a second, after `renewed` where something was made anew."""
+    """`look` with each tick, after `renewed` where something was made anew."""
 
     def __init__(
         self,

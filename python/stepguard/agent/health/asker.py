@@ -61,7 +61,7 @@ class Asker:
         self._selector.register(self._child.pidfd, selectors.EVENT_READ, lambda _: self._ended())
 
     def look(self) -> None:
-        """Once a second: gives up what takes too long."""
+        """With each tick of the agent: gives up what takes too long."""
         if self._child is not None and time.monotonic() > self._until_s:
             self.stop()
             self._told({}, f"no answer within {self._limit_s:g} s")

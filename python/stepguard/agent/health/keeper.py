@@ -105,7 +105,7 @@ class Keeper:
         self._cycle.turn()
 
     def look(self, attempts: Iterable[AttemptKey]) -> None:
-        """Once a second. `attempts`: those that are open."""
+        """With each tick of the agent. `attempts`: those that are open."""
         self._cycle.look()
         if self._gpu_events is not None:
             self._gpu_events.look()
