@@ -139,6 +139,17 @@ def test_what_happened_while_no_agent_ran_keeps_its_time(feed: Feed, read: Read)
     assert [round(line.at_s - now_s) for line in reader.lines] == [-90, 0]
 
 
+def test_a_kept_number_that_no_record_has_yet_is_given_up(feed: Feed, read: Read) -> None:
+    path, write = feed
+    write(records(1, 2))
+    reader = read(path, cursor={"boot_id": BOOT, "sequence": 10**18})
+    reader.drain()
+    write(records(3, 4))
+    reader.until(lambda: len(reader.lines) == 2)
+    assert (reader.texts, reader.told("lost")) == (["line 3", "line 4"], 0)
+    assert "lines of the kernel's log before line 3 may be unread" in reader.said()
+
+
 def test_garbage_is_passed_over(feed: Feed, read: Read) -> None:
     path, write = feed
     garbage = ["", "no head", "4,x,1,-;text", ";", "4,1;text", f"{'9' * 5000},1,1,-;", "-4,2,1,-;text", "\x00\xff"]

@@ -23,6 +23,7 @@ _HEAD_MAX_BYTES = 80
 _FACILITY_BITS = 3
 _KMSG = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt of the kernel
 _NO_LOG = "what is there is no log as /dev/kmsg gives it"
+_NO_PLACE = "lines of the kernel's log before line {} may be unread: what was kept of how far it was read is wrong"
 _NONE_YET = -1
 
 
@@ -34,6 +35,8 @@ class Kmsg:
         self._listener = listener
         is_ours = cursor.get("boot_id") == listener.boot_id
         self._sequence = int(cursor.get("sequence", _NONE_YET)) if is_ours else _NONE_YET
+        # A record with this number, or a later one, has been read: it is no number out of a file that was damaged.
+        self._is_proven = False
         # The log's clock is not corrected as others are: minutes apart after months of uptime.
         said_s = seconds_of(cursor, "offset_s") if is_ours else None
         self._offset_s = boottime_s() - time.monotonic() if said_s is None else said_s
@@ -106,6 +109,10 @@ class Kmsg:
                 continue
             self._is_log = True
             priority, sequence, us = numbers
+            if sequence < self._sequence and is_live and not self._is_proven:
+                self._listener.log.warning(_NO_PLACE.format(sequence))
+                self._sequence = sequence - 1
+            self._is_proven |= sequence >= self._sequence
             if sequence <= self._sequence:
                 continue
             if self._sequence != _NONE_YET:
