@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from lab.gpus import Gpus, build
+from stepguard.agent.health.kernel_log import kernel_log, log_file
 from stepguard.agent.log import Log
 from unit.agent.log_reader import Read, Reader
+from unit.agent.syslog_daemon import Syslog
 
 DEADLINE_S = 30.0
 
@@ -77,3 +79,16 @@ def read() -> Iterator[Read]:
     yield make
     for reader in made:
         reader.close()
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log files are looked at many times a second, and asked again soon where they cannot be read."""
+    monkeypatch.setattr(log_file, "POLL_S", 0.05)
+    monkeypatch.setattr(kernel_log, "RETRY_S", 0.1)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Syslog:
+    """A syslog daemon that writes a file."""
+    return Syslog(tmp_path / "kern.log")

@@ -9,20 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from stepguard.agent.health.kernel_log import kernel_log, log_file
 from unit.agent.log_reader import BOOT, OTHER_BOOT, Read
 from unit.agent.syslog_daemon import Syslog, again, begun, line
 
-
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_file, "POLL_S", 0.05)
-    monkeypatch.setattr(kernel_log, "RETRY_S", 0.1)
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Syslog:
-    return Syslog(tmp_path / "kern.log")
+pytestmark = pytest.mark.usefixtures("often")
 
 
 def test_lines_come_as_they_are_written(daemon: Syslog, read: Read) -> None:
