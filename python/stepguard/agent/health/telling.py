@@ -14,13 +14,13 @@ from stepguard.agent.health.state import StateFile
 from stepguard.agent.log import Log
 from stepguard.agent.storing import Storing
 from stepguard.health.discretion import item_for_all
-from stepguard.health.model import Status
+from stepguard.health.model import Status, worst
 from stepguard.health.offenders import Offender
 from stepguard.health.verdict import NodeVerdict
 from stepguard.records.node_state import NodeState, StateItem, StateOffender, to_record
 
 _ITEMS, _OFFENDERS, _JOBS, _TEXT_MAX = 20, 64, 100, 300
-# What comes and goes is not written each time: all nodes of a cluster write to one file server.
+# What comes and goes is not written each time: all nodes of a cluster write to one file server. What is worse is at once.
 _APART_S = 30.0
 
 
@@ -38,7 +38,7 @@ class Telling:
         """Tells how the node is, where that is news."""
         is_known = verdict.status is not Status.UNKNOWN or bool(verdict.items)
         had_trouble = verdict.status is not Status.OK or bool(offenders) or self._told is not None
-        if is_known and had_trouble and time.monotonic() >= self._not_before_s:
+        if is_known and had_trouble and (self._is_worse(verdict) or time.monotonic() >= self._not_before_s):
             self._tell(to_record(_state_of(node, verdict, offenders, self._boot_id)))
         self._file.write(lambda: self._state)
 
@@ -46,6 +46,11 @@ class Telling:
         """What was told last was removed from the spool."""
         if self._state:
             self._file.change()
+
+    def _is_worse(self, verdict: NodeVerdict) -> bool:
+        """Than what was told last."""
+        told = Status(self._told[1]) if self._told else Status.OK
+        return verdict.status is not told and worst([verdict.status, told]) is verdict.status
 
     def _tell(self, state: dict[str, Any]) -> None:
         if (substance := _substance(state)) == self._told:
@@ -60,8 +65,8 @@ def _substance(state: dict[str, Any]) -> list[Any] | None:
     try:
         items = sorted([item[name] for name in ("source", "code", "device", "status")] for item in state["items"])
         offenders = [[one["gpu"], one["job_count"]] for one in state["offenders"]]
-        return [state["node"], state["status"], state["action"], items, state["left_out"], offenders]
-    except (KeyError, TypeError):
+        return [state["node"], Status(state["status"]), state["action"], items, state["left_out"], offenders]
+    except (KeyError, TypeError, ValueError):
         return None
 
 
