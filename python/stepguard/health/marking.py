@@ -49,8 +49,9 @@ SPREAD_S = 1.0
 SETTLE_S = 1.5
 # After a refusal by the breaker the agent should not ask again for this long: it reads all nodes.
 RETRY_S = 300.0
-# Of a node whose gate is shut; the breaker bounds how many those are.
-GATE_S = 10.0
+# Of a node that is marked, whose mark an administrator may take away, and of one whose gate is shut; the breaker bounds
+# how many those are.
+MARKED_S, GATE_S = 60.0, 10.0
 # Within this time its agent has asked, also when it has to wait for slurmctld.
 HEARD_S = GATE_S + 5.0
 # How often, and how long apart, an agent looks whether other agents' claims have come to an end.

@@ -12,7 +12,7 @@ from typing import Any
 from stepguard.agent.health.asker import Asker
 from stepguard.agent.log import Log
 from stepguard.config import Config
-from stepguard.health.marking import GATE_S, REASONS, RETRY_S, remembered
+from stepguard.health.marking import GATE_S, MARKED_S, REASONS, RETRY_S, remembered
 from stepguard.health.model import Status
 from stepguard.health.policy import APART_S
 from stepguard.health.verdict import Item, NodeVerdict
@@ -109,9 +109,8 @@ class Reaction:
 
     def _is_due(self, verdict: NodeVerdict) -> bool:
         """Whether there is something to do, as far as is known here: slurmctld is not asked for nothing."""
-        # A gate goes by what stands in Slurm, where an administrator may have taken it away.
-        is_well = verdict.status in (Status.OK, Status.WARN)
-        if self._is_unsure or self._holds_gate() or (self._is_marked and is_well):
+        # The mark goes by what stands in Slurm, where an administrator may have taken it away.
+        if self._is_unsure or self._is_marked:
             return True
         return verdict.action in REASONS and _is_more(_failed(verdict), self._memory)
 
@@ -156,7 +155,7 @@ class Reaction:
             self._memory = remembered(self._memory, self._verdict, is_marked=True)
         self._has_changed = True
         # What stands in the way, of a mark or of lifting it, may have gone by then.
-        self._not_before_s = now_s + (RETRY_S if not self._holds_gate() else GATE_S)
+        self._not_before_s = now_s + (GATE_S if self._holds_gate() else MARKED_S if is_marked else RETRY_S)
         if done == "refused":
             self._log.error(f"the circuit breaker holds: {text}; asked again in {RETRY_S:g} s")
         elif done == "marked":
