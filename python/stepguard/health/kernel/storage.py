@@ -16,6 +16,13 @@ _NVME = r"nvme (?P<device>nvme\d{1,4}): "
 _IMAGE = re.compile(r"loop\d")
 _BLOCK = r"(?:blk_update_request: |print_req_error: )?"
 _VOLUME = r"(?P<device>[^):\s]{1,32})"
+# xfs_do_force_shutdown, fs/xfs/xfs_fsops.c: before 5.14, since then, and since 5.15.
+_XFS_REASON = (
+    r"(?:(?:Log |Metadata )?I/O [Ee]rror|Corruption of (?:in-memory data|on-disk metadata)|Block device removal"
+    r"|All device paths lost)"
+)
+# Without SHUTDOWN_FORCE_UMOUNT (4): an administrator who asks for a shutdown is told of an I/O error too, since 5.15.
+_XFS_FLAGS = r"\(0x[0-9a-f]{0,7}[012389ab]\)"
 _TARGET = r"(?P<device>[\w-]{1,64})"
 _LUSTRE_ERROR = r"LustreError: .{0,160}"
 _LUSTRE_SAYS = r"Lustre: .{0,160}"
@@ -37,8 +44,9 @@ _LOCAL = _table(
     ("read-only", rf"EXT4-fs \({_VOLUME}\): Remounting filesystem read-only"),
     ("fs-error", rf"EXT4-fs (?:error|warning) \(device {_VOLUME}\)"),
     ("fs-error", rf"(?:Aborting journal on device|JBD2: .{{0,48}} on device) {_DISK}"),
-    ("shutdown", rf"XFS \({_VOLUME}\): .{{0,64}}[Ss]hutting down filesystem"),
-    ("shutdown", rf"XFS \({_VOLUME}\): .{{0,16}}[Ff]ilesystem has been shut down"),
+    ("shutdown", rf"XFS \({_VOLUME}\): {_XFS_REASON}(?: [Dd]etected)?\. {{1,2}}Shutting down filesystem"),
+    ("shutdown", rf"XFS \({_VOLUME}\): {_XFS_REASON} {_XFS_FLAGS} detected at "),
+    ("shutdown", rf"XFS \({_VOLUME}\): Filesystem has been shut down due to log error {_XFS_FLAGS}"),
     ("fs-error", rf"XFS \({_VOLUME}\): .{{0,32}}(?:[Cc]orruption|(?:metadata|log) I/O error|Internal error)"),
     (
         "read-only",
