@@ -57,13 +57,13 @@ _RFC5424 = re.compile(
     r'(?:-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: \ufeff?|$)'
 )
 # What may stand before a whole line of a log: a host's name or a file's (pdsh, grep), containers' (CRI, kubectl
-# --timestamps and --prefix, docker compose), marks of a quotation.
+# --timestamps and --prefix, docker compose).
 _BEHIND = re.compile(
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?(?=[\[<A-Z\d])"
     r"|\[pod/[^\]\s]{1,253}\] ?|[\w.-]{1,128} {1,32}\| "
     r"|(?P<host>[\w./@+-]{1,255}):(?:\d{1,9}:)? ?(?=[\[<A-Z\d]))"
 )
-_QUOTED = re.compile(r"(?:[ \t]|> ?){1,64}")
+_INDENT = re.compile(r"[ \t]{1,64}")
 _FIRST = re.compile(r"[\[<\d]|[^\W\d_]")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _KERNEL_FACILITY = 0
@@ -72,7 +72,7 @@ _FACILITY_BITS = 3
 
 def parse(number: int, text: str) -> LogLine | None:
     """The line, when it stands in one of these formats."""
-    text = unquoted(text)
+    text = unindented(text)
     line = _parse(number, text)
     if (line is None or not line.tag) and (behind := _BEHIND.match(text)):
         inner = _parse(number, text[behind.end() :])
@@ -89,9 +89,9 @@ def of_syslog(text: str) -> LogLine | None:
     return _timed(0, text, None) if _FIRST.match(text) else None
 
 
-def unquoted(text: str) -> str:
-    """A line without what it is indented or quoted by."""
-    return text[quoted.end() :] if text[:1] in " \t>" and (quoted := _QUOTED.match(text)) else text
+def unindented(text: str) -> str:
+    """A line without what it is indented by."""
+    return text[indent.end() :] if text[:1] in " \t" and (indent := _INDENT.match(text)) else text
 
 
 def without_stamp(text: str) -> str:

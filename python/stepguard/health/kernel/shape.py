@@ -17,7 +17,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from stepguard.health.kernel.formats import parse, unquoted
+from stepguard.health.kernel.formats import parse, unindented
 from stepguard.health.kernel.journal import begin, begins_docker
 
 _MAX_LINES = 50_000
@@ -54,7 +54,7 @@ def shape_of(lines: Iterable[str]) -> Shape:
         has_records = has_records or begins_record
         if begins_record or (has_records and _OF_RECORD.match(text)) or parse(0, text) or _is_json(text):
             formatted += 1
-        elif _KERNEL_START.match(unquoted(text)):
+        elif _KERNEL_START.match(unindented(text)):
             bare += 1
         elif not text.startswith(OF_KMSG) and not _NEUTRAL.match(text):
             other += 1
