@@ -146,7 +146,7 @@ def _shown(content: Iterable[bytes], screen: Screen) -> Iterator[bytes]:
         yield screen.lines(rest).encode() + b"\n"
 
 
-def _lines(record: Record, part: str, screen: Screen) -> Iterator[str]:
+def _lines(record: Record, part: str, screen: Screen) -> Iterable[str]:
     from stepguard.report import resumes
     from stepguard.report.health import health_page
     from stepguard.report.lists import nodes_table

@@ -23,8 +23,13 @@ _J_PER_KJ = 1000.0
 Looked = tuple[NodeRecord, HealthRecord]
 
 
-def health_page(record: Record, screen: Screen) -> Iterator[str]:
+def health_page(record: Record, screen: Screen) -> list[str]:
     """The lines of the page. `record` has at least one node that was looked at."""
+    lines = list(_page(record, screen))
+    return lines[1:] if lines[0] == "" else lines  # there was no finding above it
+
+
+def _page(record: Record, screen: Screen) -> Iterator[str]:
     looked = looked_at(record)
     found = [one for one in looked if _has_any(one[1])]
     yield from _findings(found, screen)
@@ -74,7 +79,6 @@ def _findings(found: Sequence[Looked], screen: Screen) -> Iterator[str]:
 def _row(part: NodeRecord, health: HealthRecord, screen: Screen) -> tuple[str, ...]:
     moved = [change_words(one) for one in health.changes if one.status == "ok"]
     more = f"; {len(moved) - _MOVED} more" if len(moved) > _MOVED else ""
-    unknown = [f"{device or 'node'}: {', '.join(paths)}" for device, paths in health.not_known.items()]
     held = ", ".join(f"{cause.replace('_', ' ')} {time_ms:.0f} ms" for cause, time_ms in health.throttled_ms.items())
     return (
         screen.text(part.node),
@@ -85,8 +89,23 @@ def _row(part: NodeRecord, health: HealthRecord, screen: Screen) -> tuple[str, .
         energy(health.energy_j),
         screen.text(held),
         screen.text("; ".join(moved[:_MOVED]) + more),
-        screen.text("; ".join([*([health.why] if health.why else []), *unknown])),
+        screen.text("; ".join(_unknown(health))),
     )
+
+
+def _unknown(health: HealthRecord) -> Iterator[str]:
+    """What could not be told, and why."""
+    if health.why:
+        yield health.why
+    for one in health.findings:
+        if one.status == "unknown":
+            yield f"{one.device or 'node'}: {one.what}: {one.evidence}"
+    for event in health.events:
+        if event.status == "unknown":
+            where = f" on {event.device}" if event.device else ""
+            yield f"{event.source} {event.code}".strip() + where + (f", {event.count} times" if event.count > 1 else "")
+    for device, paths in health.not_known.items():
+        yield f"{device or 'node'}: {', '.join(paths)}"
 
 
 def energy(joules: float | None) -> str:

@@ -115,3 +115,17 @@ def test_a_node_whose_part_is_missing_is_not_well(tmp_path: Path) -> None:
         "1 node, 2 GPUs: nothing found, nothing moved, 5000 J used; nothing is known of n2"
     ]
     assert "  devices     ok, unknown on n2: stepguard job 12 health" in "\n".join(job_page(record, [record], Screen()))
+
+
+def test_what_could_not_be_told_says_why(tmp_path: Path) -> None:
+    unsure = HealthRecord(
+        "unknown",
+        findings=[HealthFinding("unknown", "GPU-4", "gpu-hangs", "check", "no answer, asked for: ecc")],
+        events=[HealthEvent("unproven", "xid 48", "0000:1f:00", "ignore", "check", "unknown", 2)],
+        not_known={"GPU-3": ["power.energy_mj"]},
+        why="kernel-log: it cannot be read: gone",
+    )
+    lines = page(tmp_path, unsure)
+    assert lines[0] == "Nodes"
+    told = "kernel-log: it cannot be read: gone; GPU-4: gpu-hangs: no answer, asked for: ecc; "
+    assert lines[2].endswith(f"{told}unproven xid 48 on 0000:1f:00, 2 times; GPU-3: power.energy_mj")

@@ -26,6 +26,8 @@ from stepguard.records.health import (
     HealthRecord,
 )
 
+# The item of a kernel's log that cannot be read is this probe's.
+KERNEL_LOG = "kernel-log"
 _WORST_FIRST = (Status.FAIL, Status.WARN, Status.UNKNOWN, Status.OK)
 # A look takes a tenth of that, and more on a node that has just started its jobs.
 _LATE_S = 3.0
@@ -78,6 +80,9 @@ def _record(
         for name, said in after["probes"].items()
         if said["status"] == Status.UNKNOWN and not any(one.status is Status.UNKNOWN for one in findings)
     ]
+    # No look tells of it, and what the kernel said of the job's time may be missing.
+    unread = (one for one in story.verdict.items if one.source == KERNEL_LOG and one.status is Status.UNKNOWN)
+    unknown += [f"{KERNEL_LOG}: {one.text}" for one in unread]
     changes = difference.changes if difference else []
     statuses = [one.status for one in findings] + [one.status for one in changes] + [one.status for one in events]
     statuses += [difference.status] if difference else []

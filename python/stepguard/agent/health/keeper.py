@@ -17,7 +17,7 @@ from stepguard.agent.health.event_log import EventLog
 from stepguard.agent.health.gpu_count import GpuCount
 from stepguard.agent.health.gpu_events import XID, GpuEvents
 from stepguard.agent.health.job_gpus import Gpus, JobGpus
-from stepguard.agent.health.job_health import Story, told
+from stepguard.agent.health.job_health import KERNEL_LOG, Story, told
 from stepguard.agent.health.kernel_log import KernelLog, Line
 from stepguard.agent.health.offences import Offences, count
 from stepguard.agent.health.once import KERNEL, NVML, Once
@@ -39,8 +39,6 @@ from stepguard.health.verdict import Item, NodeVerdict
 from stepguard.records.health import HealthRecord
 from stepguard.records.spool import AttemptKey, SpoolLayout
 
-# The item of a source that cannot be read is this probe's.
-KERNEL_LOG = "kernel-log"
 _GPU_PROBE = "nvml"
 # GPU recovery action changed: NVML tells the number alone, the kernel what is to be done.
 _XID_154 = 154

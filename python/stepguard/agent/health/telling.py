@@ -20,7 +20,7 @@ from stepguard.health.verdict import NodeVerdict
 from stepguard.records.node_state import NodeState, StateItem, StateOffender, to_record
 
 _ITEMS, _OFFENDERS, _JOBS, _TEXT_MAX = 20, 64, 100, 300
-# What comes and goes is not written each time: all nodes of a cluster write to one file server. What is worse is at once.
+# What comes and goes is not written each time: all nodes of a cluster write to one file server. What is worse is.
 _APART_S = 30.0
 
 

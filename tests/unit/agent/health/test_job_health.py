@@ -79,6 +79,20 @@ def test_what_moved_and_what_failed_under_the_job_and_on_no_other_gpu(agent: Age
     assert not [one for one in agent.health()["items"] if one["origin"] == "difference"], "the probes tell of it"
 
 
+def test_a_kernels_log_that_cannot_be_read(agent: AgentProcess) -> None:
+    """No look misses it, but what the kernel said of the job's time is not known."""
+    agent.tell(prolog(7, SLURM_JOB_GPUS="0"))
+    first_look(agent)
+    agent.stop()
+    agent.kernel_log.unlink()
+    agent.kernel_log.mkdir()
+    agent.start()
+    agent.tell(epilog(7))
+    found = told(agent, "7.0")
+    assert found.status == "unknown"
+    assert "kernel-log: it cannot be read: what is there is no log as /dev/kmsg gives it" in found.why
+
+
 def test_what_no_later_look_will_tell_counts_for_the_node(agent: AgentProcess, gpus: Gpus) -> None:
     agent.tell(prolog(7, SLURM_JOB_GPUS="0"))
     first_look(agent)

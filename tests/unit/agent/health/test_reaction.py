@@ -19,6 +19,8 @@ from stepguard.health.verdict import NodeVerdict
 from unit.agent.health.conftest import Loop
 from unit.health.building import XID_13, XID_79, finding, looked_at, report
 
+_APART_S = 0.1
+
 
 class Reacting:
     """A reaction whose process appends its question to a file, and answers with another."""
@@ -55,7 +57,7 @@ class Reacting:
 
     def for_a_while(self) -> None:
         """Long enough for a question that is due to be asked."""
-        end_s = time.monotonic() + 4 * reactions.APART_S
+        end_s = time.monotonic() + 4 * _APART_S
         self.loop.until(lambda: time.monotonic() >= end_s, self.look)
 
 
@@ -65,7 +67,7 @@ def make(tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Iterato
     program.write_text(f"#!/bin/sh\ncat >> {tmp_path}/asked\necho >> {tmp_path}/asked\ncat {tmp_path}/answer\n")
     program.chmod(0o755)
     monkeypatch.setattr(asker, "own_command", lambda: [str(program)])
-    monkeypatch.setattr(reactions, "APART_S", 0.1)
+    monkeypatch.setattr(reactions, "APART_S", _APART_S)
     made: list[Reacting] = []
 
     def build(**more: Any) -> Reacting:
