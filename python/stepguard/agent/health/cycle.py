@@ -21,6 +21,8 @@ APART_S = 0.25
 # A hook has just been answered, and slurmd starts the job's tasks or goes on to the next job: where there are few
 # cores, a probe beside that would take of their time.
 _AFTER_S = 0.1
+# The process of a probe that is over its deadline ends a moment after it was killed; no other is started before.
+_REAP_S = 1.0
 # Whether there is anything to look at, where there was not, is asked this seldom: it takes some ms of the loop.
 _NOTHING_S = 600.0
 
@@ -85,6 +87,7 @@ class Cycle:
         for running in list(self._running.values()):
             if now_s >= running.deadline_s:
                 self._take(running)
+                self._due_s = max(self._due_s, now_s + _REAP_S)
         if not self._of_cycle and now_s >= self._due_s:
             self._start_cycle(now_s)
 

@@ -21,7 +21,7 @@ HOUR_S = 3600.0
 class Looked:
     """What has been told, in order."""
 
-    def __init__(self, loop: Loop, path: Path, *names: str, cycle_s: float = HOUR_S) -> None:
+    def __init__(self, loop: Loop, path: Path, *names: str, cycle_s: float = HOUR_S, limit_s: float = HOUR_S) -> None:
         self.reports: list[Report] = []
         self.answers: list[list[Report]] = []
         self.cycles = 0
@@ -29,7 +29,7 @@ class Looked:
         self.cycle = Cycle(
             names,
             cycle_s,
-            lambda deadline_s: Settings(deadline_s, state=str(path)),
+            lambda deadline_s: Settings(min(limit_s, deadline_s), state=str(path)),
             loop.selector,
             self.reports.append,
             self._ended,
@@ -94,6 +94,15 @@ def test_a_probe_that_hangs_is_told_as_unknown(loop: Loop, gpus: Gpus, tmp_path:
     looked.ask("nvml", within_s=0.5)
     looked.until_answered(2)
     assert looked.answers[1][0].status is Status.UNKNOWN
+    looked.cycle.stop()
+
+
+def test_one_that_hangs_says_the_same_in_each_cycle(loop: Loop, gpus: Gpus, tmp_path: Path) -> None:
+    """Where its deadline is longer than a cycle too: its process is gone before the next one is started."""
+    gpus["driver.hangs"] = "*"
+    looked = Looked(loop, tmp_path, "nvml", cycle_s=0.1, limit_s=1.0)
+    loop.until(lambda: len(looked.reports) == 3, looked.look)
+    assert {report.reason for report in looked.reports} == {"no answer within 1 s: nvmlInit was called"}
     looked.cycle.stop()
 
 
