@@ -63,6 +63,7 @@ class Event:
     `line`     number of its first line in what was read, from 1; 0 of a live source
     `source`   who tells: xid, sxid, aer, link, oom, mce, nvme, lustre, lockup, efa, neuron, …
     `code`     the source's own number or name for it; None where it has none
+    `row`      the catalogue's name for it, where it has no code
     `device`   PCI address (0000:0f:00), interface, disk or device name; "" where the line names none
     `count`    how often: identical ones are counted, not repeated
     `trusted`  the kernel said it; False where anybody could have written the line
@@ -80,6 +81,7 @@ class Event:
     trusted: bool = True
     text: str = ""
     at_s: float | None = None
+    row: str = ""
 
 
 @dataclass(frozen=True)

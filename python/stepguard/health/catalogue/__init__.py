@@ -11,7 +11,7 @@ Facts are those of the sources that each row names, words are our own. The actio
 """
 
 from stepguard.health.catalogue.catalogue import Catalogue, lookup, of_site, shipped
-from stepguard.health.catalogue.entry import Entry, Repeats
+from stepguard.health.catalogue.entry import XID_154, Entry, Repeats
 from stepguard.health.catalogue.judging import status_of
 
-__all__ = ["Catalogue", "Entry", "Repeats", "lookup", "of_site", "shipped", "status_of"]
+__all__ = ["XID_154", "Catalogue", "Entry", "Repeats", "lookup", "of_site", "shipped", "status_of"]

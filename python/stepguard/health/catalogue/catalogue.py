@@ -53,6 +53,8 @@ class Catalogue:
                     raise ConfigError(f"code {code} is named twice", at, "leave one of them out")
                 named.add((source, code))
                 site[source, code] = rows.overridden(self.lookup(source, code), row, at, SITE_ORIGIN)
+                others = {(source, entry.code) for entry in _own_entries(source).values() if entry.same_as == code}
+                site |= {key: rows.overridden(self.lookup(*key), row, at, SITE_ORIGIN) for key in others - named}
         return Catalogue(site)
 
 
@@ -77,16 +79,18 @@ def sources() -> list[str]:
 
 
 def parsed_code(source: str, text: str, where: str) -> int | str:
-    """A code as somebody writes it. Raises ConfigError where it is no number and numbers are needed, or no known name
-    of the kernel's."""
-    if source in rows.FILES:
-        if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
-            return int(text)
-        raise ConfigError(f"bad code {text!r}", where, "a number is needed")
-    known = [str(code) for of, code in _own_entries(source) if of == source]
-    if text not in known:
-        raise ConfigError(f"unknown code {text!r}", where, "known: " + ", ".join(known))
-    return text
+    """A code as somebody writes it. Raises ConfigError for what is neither a number, of a source that has numbers, nor
+    one of its names."""
+    has_numbers = source in rows.FILES
+    if has_numbers and text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+        return int(text)
+    names = [code for of, code in _own_entries(source) if of == source and isinstance(code, str)]
+    if text in names:
+        return text
+    if has_numbers:
+        or_name = f", or one of {', '.join(names)}" if names else ""
+        raise ConfigError(f"bad code {text!r}", where, f"a number is needed{or_name}")
+    raise ConfigError(f"unknown code {text!r}", where, "known: " + ", ".join(names))
 
 
 @functools.cache

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from stepguard.health.model import Action, FaultClass
 
+# Of `overridden_by`: what an XID 154 of the same GPU asks for.
+XID_154 = "xid-154"
+
 
 @dataclass(frozen=True)
 class Repeats:
@@ -29,6 +32,7 @@ class Entry:
     `origin`        where the row is from, a URL; "the site's configuration" for a row of the site's;
                     "" for a code that is in no catalogue
     `disagreements` what other sources say of it
+    `same_as`       the code that tells of the same event in other words: a site's row for that one is this one's too
     """
 
     source: str
@@ -42,6 +46,7 @@ class Entry:
     overridden_by: tuple[str, ...] = ()
     origin: str = ""
     disagreements: tuple[str, ...] = ()
+    same_as: int | str | None = None
 
     @property
     def is_known(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stepguard.errors import ConfigError
-from stepguard.health.catalogue.entry import Entry, Repeats
+from stepguard.health.catalogue.entry import XID_154, Entry, Repeats
 from stepguard.health.model import Action, FaultClass
 
 # The file that has a source's rows; every other source is the kernel's.
@@ -51,6 +51,7 @@ def read_sheet(name: str, source: str) -> Sheet:
             overridden_by=tuple(row.get("overridden_by", ())),
             origin=origins[row["source"]],
             disagreements=tuple(row.get("disagreements", ())),
+            same_as=row.get("same_as"),
         )
         for row in document["entry"]
     )
@@ -77,10 +78,16 @@ def overridden(entry: Entry, row: object, where: str, origin: str) -> Entry:
         action=_named(Action, row["action"], f"{where} action") if "action" in row else entry.action,
         vendor=entry.vendor,
         repeats=_repeats(row["repeats"], f"{where} repeats") if "repeats" in row else entry.repeats,
-        overridden_by=entry.overridden_by,
+        overridden_by=tuple(one for one in entry.overridden_by if one == XID_154 or not _judges(row)),
         origin=origin,
         disagreements=(*entry.disagreements, *_shipped_says(entry)),
+        same_as=entry.same_as,
     )
+
+
+def _judges(row: Mapping[str, object]) -> bool:
+    """Whether it says what is to be done: then it counts for more than what the event's own line tells."""
+    return "class" in row or "action" in row
 
 
 def _shipped_says(entry: Entry) -> tuple[str, ...]:

@@ -10,8 +10,6 @@ from stepguard.health.explain.explained import Explained
 from stepguard.health.model import Event
 
 _HOUR_S = 3600
-# Words of the catalogue for a message of the driver that has no number.
-_WITHOUT_NUMBER = "gone"
 
 
 def lines_of(name: str, one: Explained, catalogue: Catalogue, visible: Callable[[str], str]) -> Iterator[str]:
@@ -41,13 +39,12 @@ def entry_lines(entry: Entry) -> Iterator[str]:
 
 
 def _of_event(event: Event, visible: Callable[[str], str]) -> str:
-    code = "" if event.code is None else f" {event.code}"
+    code = event.row if event.code is None else event.code
     device = f" on {visible(event.device)}" if event.device else ""
     times = f", {event.count} times" if event.count > 1 else ""
     doubt = "" if event.trusted else " (not the kernel's own words: counts for nothing)"
-    return f"line {event.line}: {event.source}{code}{device}{times}: {event.fault_class}, {event.action}{doubt}"
+    return f"line {event.line}: {event.source} {code}{device}{times}: {event.fault_class}, {event.action}{doubt}"
 
 
 def _meaning(event: Event, catalogue: Catalogue) -> str:
-    entry = catalogue.lookup(event.source, _WITHOUT_NUMBER if event.code is None else event.code)
-    return entry.meaning if entry.is_known or event.code is not None else ""
+    return catalogue.lookup(event.source, event.row if event.code is None else event.code).meaning

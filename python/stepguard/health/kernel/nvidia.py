@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from stepguard.health.catalogue import Catalogue, nvlink5
+from stepguard.health.catalogue import XID_154, Catalogue, nvlink5
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 from stepguard.health.model import Action, FaultClass
 
@@ -81,7 +81,7 @@ def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
         fault_class,
         action,
         pid=task["pid"] if task else "",
-        is_overridable="xid-154" in entry.overridden_by,
+        is_overridable=XID_154 in entry.overridden_by,
         recovers=code == nvlink5.RECOVERY_XID,
     )
 
@@ -94,7 +94,8 @@ def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
     if not code:
         return []
     device = _DEVICE.search(text)
-    return [by_catalogue(catalogue, "xid", code, pci_address(device["device"]) if device else "")._replace(code=None)]
+    found = by_catalogue(catalogue, "xid", code, pci_address(device["device"]) if device else "")
+    return [found._replace(code=None, row=code)]
 
 
 def named_gpu(text: str) -> str:

@@ -87,4 +87,5 @@ def event_of(sighting: Sighting, line: LogLine) -> Event:
         trusted=line.is_kernel,
         text=line.text,
         at_s=line.at_s,
+        row=sighting.row,
     )

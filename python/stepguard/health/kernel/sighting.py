@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stepguard.health.catalogue import Catalogue
+from stepguard.health.catalogue import XID_154, Catalogue
 from stepguard.health.model import Action, FaultClass
 
 PCI = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?"
@@ -15,9 +15,12 @@ _SHORT_DOMAIN = 4
 
 
 class Sighting(NamedTuple):
-    """An event of one line. `code` None: the source names none. `pid`: of the program that it names, for telling one
-    fault from the next. `is_detail`: the line says more of an event that another line names. `is_overridable`: an
-    XID 154 of the same GPU counts for more. `recovers`: it is such an XID 154."""
+    """An event of one line.
+
+    `code` None: the source names none, and `row` is the catalogue's name for it. `pid`: of the program that it names,
+    for telling one fault from the next. `is_detail`: the line says more of an event that another line names.
+    `is_overridable`: an XID 154 of the same GPU counts for more. `recovers`: it is such an XID 154.
+    """
 
     source: str
     code: int | str | None
@@ -28,12 +31,15 @@ class Sighting(NamedTuple):
     is_detail: bool = False
     is_overridable: bool = False
     recovers: bool = False
+    row: str = ""
 
 
 def by_catalogue(catalogue: Catalogue, source: str, code: int | str, device: str, is_detail: bool = False) -> Sighting:
     """The sighting of a code, as the catalogue has it."""
     entry = catalogue.lookup(source, code)
-    return Sighting(source, code, device, entry.fault_class, entry.action, is_detail=is_detail)
+    yields = XID_154 in entry.overridden_by
+    judged = (entry.fault_class, entry.action)
+    return Sighting(source, code, device, *judged, is_detail=is_detail, is_overridable=yields)
 
 
 def pci_address(text: str) -> str:

@@ -165,12 +165,31 @@ def test_a_second_table_goes_over_the_first() -> None:
     assert (entry.fault_class, entry.action) == ("reboot", "check")
 
 
+@pytest.mark.parametrize("order", [["79"], ["79", "gone"], ["gone", "79"]])
+def test_what_a_site_says_of_a_code_holds_for_the_same_event_in_other_words(order: list[str]) -> None:
+    said = {"79": {"class": "application", "action": "check"}, "gone": {"action": "reboot"}}
+    site = shipped().with_site({"xid": {code: said[code] for code in order}})
+    lost, gone = site.lookup("xid", 79), site.lookup("xid", "gone")
+    assert (lost.fault_class, lost.action) == ("application", "check")
+    own = ("hardware-replace", "reboot") if "gone" in order else ("application", "check")
+    assert (gone.fault_class, gone.action, gone.origin) == (*own, SITE_ORIGIN)
+
+
+def test_a_sites_row_counts_for_more_than_what_the_line_tells_besides() -> None:
+    site = shipped().with_site({"xid": {"149": {"meaning": "A link of NVLink 5."}, "154": {"action": "check"}}})
+    assert site.lookup("xid", 149).overridden_by == ("sub-code", "xid-154")
+    assert site.lookup("xid", 154).overridden_by == ()
+    site = site.with_site({"xid": {"149": {"action": "check"}}, "sxid": {"20034": {"class": "network"}}})
+    assert site.lookup("xid", 149).overridden_by == ("xid-154",)
+    assert site.lookup("sxid", 20034).overridden_by == ()
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
         ({"xids": {}}, "unknown source 'xids': .*known: xid, sxid, dcgm, aer"),
         ({"xid": 63}, "bad value 63: .*a table of codes is needed"),
-        ({"xid": {"sixty": {"action": "none"}}}, "bad code 'sixty': .*a number is needed"),
+        ({"xid": {"sixty": {"action": "none"}}}, "bad code 'sixty': .*a number is needed, or one of gone, "),
         ({"xid": {"9" * 10: {"action": "none"}}}, "a number is needed"),
         ({"link": {"sideways": {"action": "none"}}}, "unknown code 'sideways': .*known: down, up"),
         ({"xid": {"63": {}}}, "bad value {}: .* xid 63: a table is needed, with one or more of class, action"),
