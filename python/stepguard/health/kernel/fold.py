@@ -134,11 +134,13 @@ class Folder:
         self.is_cut = False
 
     def add(self, line: LogLine) -> None:
-        for sighting in self._in_context.sightings(line.text, (line.host, line.is_kernel)):
+        for sighting in self._in_context.sightings(line.text, (line.host, line.is_kernel), line):
             self._count(sighting, line)
 
     def events(self) -> list[Event]:
         """What there was, by first line."""
+        for sighting, line in self._in_context.rest():
+            self._count(sighting, line)
         said = self._recoveries()
         return [self._overridden(counted, said.get(_gpu_of(key))) for key, counted in self._counted.items()]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lines tell that need a line before them: a line that names no GPU is of the one that was named just before, and
-the second line on one kill by the OOM killer tells nothing new."""
+"""What lines tell that need a line before them: a line that names no GPU is of the one that was named just before, the
+second line on one kill by the OOM killer tells nothing new, and what firmware reports takes several lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import collections
 from collections.abc import Callable, Hashable
 
 from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel import firmware
+from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.nvidia import named_gpu
 from stepguard.health.kernel.recognize import sightings
 from stepguard.health.kernel.sighting import Sighting
@@ -23,16 +25,25 @@ class InContext:
     def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
         self._catalogue = catalogue
         self._gpu, self._gpu_line = "", 0
+        self._firmware = firmware.FirmwareRecords()
         self._kills: collections.deque[tuple[str, Hashable]] = collections.deque(maxlen=_REMEMBERED_KILLS)
         self.lines = 0
 
-    def sightings(self, text: str, witness: Hashable = None) -> list[Sighting]:
-        """What this line tells. `witness`: whose words these are, where a log has those of several."""
+    def sightings(self, text: str, witness: Hashable = None, place: LogLine | None = None) -> list[Sighting]:
+        """What this line tells. `witness`: whose words these are, where a log has those of several. `place`: the line
+        itself, where somebody asks for the `rest`."""
         self.lines += 1
         found = sightings(text, self._catalogue())
-        if not found and text.startswith(_NAMES_A_GPU):
-            self._gpu, self._gpu_line = named_gpu(text), self.lines
+        if not found:
+            if text.startswith(_NAMES_A_GPU):
+                self._gpu, self._gpu_line = named_gpu(text), self.lines
+            elif firmware.MARK in text:
+                found = self._firmware.take(text, witness, place, self._catalogue())
         return [self._named(one) for one in found if not self._is_told(one, witness)]
+
+    def rest(self) -> list[tuple[Sighting, LogLine]]:
+        """What the last lines tell of which a record was cut off, each with its line."""
+        return self._firmware.rest(self._catalogue())
 
     def _named(self, sighting: Sighting) -> Sighting:
         is_of_gpu = self._gpu and self.lines - self._gpu_line < _LINES_OF_ONE_MESSAGE

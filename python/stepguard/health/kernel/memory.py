@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of host memory and processors: machine checks, EDAC, and what firmware reports first (APEI GHES).
+"""Errors of host memory and processors: machine checks and EDAC. What firmware reports first: see firmware.
 
     mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 7: 8c00004000010091
     mce: [Hardware Error]: CPU 3: Machine Check Exception: 5 Bank 4: be00000000800400
     mce: [Hardware Error]: Machine check events logged
     EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (…)
     [Hardware Error]: Corrected error, no action required.                          AMD
-    {1}[Hardware Error]: event severity: corrected                                  firmware first
     Memory failure: 0x3f0000: recovery action for dirty LRU page: Recovered
 
 Where a bank's status is in the line, its bit for "uncorrected" decides. `MCE: Killing COMM:PID due to hardware memory
@@ -34,8 +33,6 @@ _EDAC = re.compile(
 _WORDS = (
     (re.compile(r"mce: \[Hardware Error\]: Machine check events logged"), "corrected", True),
     (re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: (?:\w{1,32} )?Corrected error"), "corrected", True),
-    (re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: event severity: (?:corrected|info)"), "corrected", False),
-    (re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: event severity: (?:fatal|recoverable)"), "uncorrected", False),
     (re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: (?:Deferred|Uncorrected)[, ]"), "uncorrected", True),
     (re.compile(r"mce: Uncorrected hardware memory error"), "uncorrected", False),
     (re.compile(r"Memory failure: 0x[0-9a-f]{1,16}: recovery action for "), "uncorrected", True),
