@@ -83,7 +83,7 @@ def _as_log(content: bytes, exit_status: int | None, catalogue: Catalogue) -> Ex
     if shape is Shape.OTHER:
         reason = "no log and no tool's output that is known"
         if events:
-            reason = "lines of a kernel within a program's output prove nothing: give the kernel's log itself"
+            reason = "a kernel's lines among others prove nothing: give the kernel's log by itself"
         return Explained(UNKNOWN, Judgement(Status.UNKNOWN, reason, events))
     if exit_status not in (None, 0) and not events:
         reason = f"the command that printed it ended with status {exit_status}"

@@ -6,7 +6,11 @@ from __future__ import annotations
 import re
 
 # `> `, `>> `, `> > `, ">" alone; of blanks behind them one is the mark's, the others indent what is quoted.
-_MARKED = re.compile(rb"^[ \t]{0,8}>(?: {0,2}>){0,31} ?", re.MULTILINE)
+_MARKS = rb"^[ \t]{0,8}>(?: {0,2}>){0,31}"
+_MARKED = re.compile(_MARKS + rb" ?", re.MULTILINE)
+# Of mailers that put no blank behind the mark: all are what is quoted.
+_BLANKLESS = re.compile(_MARKS, re.MULTILINE)
+_IS_BLANKLESS = re.compile(_MARKS + rb"[^> \t\r\n]", re.MULTILINE)
 # One of these is in a text with marks: a look at each line of a large log would take its time.
 _SEEN = (b"\n>", b" >", b"\t>")
 # `| `, as some trackers and chats quote: no mark unless every line has one, for tables have bars of their own.
@@ -22,5 +26,5 @@ def unquoted(content: bytes) -> bytes:
     if content.startswith(b"|") and not _WITHOUT_BAR.search(content) and _OPEN_END.search(content):
         content = _BAR.sub(b"", content)
     if content.startswith(b">") or any(seen in content for seen in _SEEN):
-        return _MARKED.sub(b"", content)
+        return (_BLANKLESS if _IS_BLANKLESS.search(content) else _MARKED).sub(b"", content)
     return content

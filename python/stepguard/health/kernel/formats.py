@@ -56,10 +56,11 @@ _RFC5424 = re.compile(
     r"<(?P<pri>\d{1,3})>1 (?P<at>\S{1,64}) (?P<host>\S{1,255}) (?P<tag>\S{1,48}) (?P<pid>\S{1,128}) \S{1,32} "
     r'(?:-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: \ufeff?|$)'
 )
-# What may stand before a whole line of a log: a host's name or a file's (pdsh, grep), containers' (CRI, kubectl
-# --timestamps and --prefix, docker compose).
+# What may stand before a whole line of a log: a host's name or a file's (pdsh, grep, grep -n -A 1), containers' (CRI,
+# kubectl --timestamps and --prefix, docker compose).
 _BEHIND = re.compile(
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?(?=[\[<A-Z\d])"
+    r"|(?:[\w./@+-]{1,255}-)?\d{1,9}-(?=[\[<A-Z\d])"
     r"|\[pod/[^\]\s]{1,253}\] ?|[\w.-]{1,128} {1,32}\| "
     r"|(?P<host>[\w./@+-]{1,255}):(?:\d{1,9}:)? ?(?=[\[<A-Z\d]))"
 )
