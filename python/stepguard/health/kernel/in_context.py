@@ -10,13 +10,12 @@ from collections.abc import Callable, Hashable
 from stepguard.health.catalogue import Catalogue
 from stepguard.health.kernel import firmware
 from stepguard.health.kernel.line import LogLine
-from stepguard.health.kernel.nvidia import named_gpu
+from stepguard.health.kernel.nvidia import NAMES_A_GPU, named_gpu
 from stepguard.health.kernel.recognize import sightings
 from stepguard.health.kernel.sighting import Sighting
 
 _LINES_OF_ONE_MESSAGE = 5
 _REMEMBERED_KILLS = 256
-_NAMES_A_GPU = "NVRM: The NVIDIA GPU "
 
 
 class InContext:
@@ -35,8 +34,8 @@ class InContext:
         self.lines += 1
         found = sightings(text, self._catalogue())
         if not found:
-            if text.startswith(_NAMES_A_GPU):
-                self._gpu, self._gpu_line = named_gpu(text), self.lines
+            if NAMES_A_GPU in text and (gpu := named_gpu(text)):
+                self._gpu, self._gpu_line = gpu, self.lines
             elif firmware.MARK in text:
                 found = self._firmware.take(text, witness, place, self._catalogue())
         return [self._named(one) for one in found if not self._is_told(one, witness)]

@@ -7,6 +7,7 @@
     EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0 (…)
     [Hardware Error]: Corrected error, no action required.                          AMD
     Memory failure: 0x3f0000: recovery action for dirty LRU page: Recovered
+    Memory failure: 0x3f0000: Sending SIGBUS to python:4711 due to hardware memory corruption
 
 Where a bank's status is in the line, its bit for "uncorrected" decides. `MCE: Killing COMM:PID due to hardware memory
 corruption` is none: any user may have it said of a page that only they call poisoned (UFFDIO_POISON of userfaultfd,
@@ -30,12 +31,14 @@ _EDAC = re.compile(
     r"EDAC (?P<controller>[A-Za-z]{1,8}\d{1,3}): \d{1,9} (?P<kind>CE|UE) (?:\w[\w ,-]{0,63}? )?on "
     r"(?:(?P<dimm>[\w#:.-]{1,64})|[\w#:. -]{1,128})(?: \(|$)"
 )
+# mm/memory-failure.c; "Killing" before 6.9.
+_OF_A_BAD_PAGE = r"(?:recovery action for |Killing |Sending SIGBUS to |forcibly killing )"
 _WORDS = (
     (re.compile(r"mce: \[Hardware Error\]: Machine check events logged"), "corrected", True),
     (re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: (?:\w{1,32} )?Corrected error"), "corrected", True),
     (re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]: (?:Deferred|Uncorrected)[, ]"), "uncorrected", True),
     (re.compile(r"mce: Uncorrected hardware memory error"), "uncorrected", False),
-    (re.compile(r"Memory failure: 0x[0-9a-f]{1,16}: recovery action for "), "uncorrected", True),
+    (re.compile(r"Memory failure: 0x[0-9a-f]{1,16}: " + _OF_A_BAD_PAGE), "uncorrected", True),
     (re.compile(r"mce: \[Hardware Error\]: (?:PANIC|Machine check: )"), "uncorrected", True),
 )
 

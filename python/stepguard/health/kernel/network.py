@@ -22,16 +22,21 @@ _NAME = r"[\w.@-]{1,32}"
 _CABLE = re.compile(
     rf"mlx5_core (?P<pci>{PCI}).{{0,48}}Port module event.{{0,32}}, (?:Cable unplugged|Cable error|.{{0,32}}overtemp)"
 )
+_MLX5 = rf"mlx5_core (?P<pci>{PCI})(?: \S{{1,32}})?: (?:\w{{1,64}}:\d{{1,6}}:? ?(?:\(pid \d{{1,10}}\): )?)?"
+_HEALTH = r"(?:[Hh]ealth issue observed, |synd 0x[0-9a-f]{1,4}: )"
+# Severities are those of the kernel's log (mlx5_health_get_severity): from 4 on, a warning.
 _FIRMWARE = re.compile(
-    rf"mlx5_core (?P<pci>{PCI})(?: \S{{1,32}})?: (?:\w{{1,64}}:\d{{1,6}}:? ?(?:\(pid \d{{1,10}}\): )?)?"
-    r"(?:health issue observed, |synd 0x[0-9a-f]{1,4}: )?"
-    r"(?:handling bad device here|device's health compromised|Fatal error \d|"
-    r"firmware internal error|unrecoverable hardware error)"
+    rf"{_MLX5}(?!{_HEALTH}.{{1,64}}, severity\([4-7]\)){_HEALTH}?"
+    r"(?:handling bad device here|device's health compromised|Fatal error \d|firmware (?:internal|CRC) error"
+    r"|irisc not responding|unrecoverable hardware error|HW fatal error)"
 )
+_ISSUE = re.compile(rf"{_MLX5}[Hh]ealth issue observed, ")
 _BOND = re.compile(rf"{_NAME}: (?:\(slave (?P<slave>{_NAME})\): )?link status (?:definitely )?(?P<state>up|down)\b")
 _BOND_OLD = re.compile(rf"{_NAME}: link status definitely (?P<state>up|down) for interface (?P<slave>{_NAME})")
 _READY = re.compile(rf"IPv6: ADDRCONF\(NETDEV_CHANGE\): (?P<name>{_NAME}): link becomes ready")
+# Not "ata1: SATA link down", which each port without a disk has.
 _LINK = re.compile(
+    r"(?!ata\d)"
     rf"(?:(?P<driver>[\w-]{{1,32}})(?: (?P<pci>{PCI}))?[: ] ?)?(?:(?P<name>{_NAME})(?:: [\w-]{{1,16}}: {_NAME})?:? )?"
     r"(?:NIC )?[Ll]ink (?:is )?(?P<state>[Uu]p|[Dd]own|DOWN|UP)\b"
 )
@@ -43,6 +48,8 @@ def links(text: str, catalogue: Catalogue) -> list[Sighting]:
         return [by_catalogue(catalogue, "link", "cable", pci_address(found["pci"]))]
     if found := _FIRMWARE.match(text):
         return [by_catalogue(catalogue, "link", "firmware", pci_address(found["pci"]))]
+    if found := _ISSUE.match(text):
+        return [by_catalogue(catalogue, "link", "health", pci_address(found["pci"]))]
     if found := _BOND_OLD.match(text) or _BOND.match(text):
         return [by_catalogue(catalogue, "link", found["state"], found["slave"] or text.partition(":")[0][:32])]
     if found := _READY.match(text):

@@ -20,6 +20,7 @@ from stepguard.health.catalogue import XID_154, Catalogue, nvlink5
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 from stepguard.health.model import Action, FaultClass
 
+NAMES_A_GPU = "NVRM: The NVIDIA GPU "
 _XID_BODY = rf"Xid \((?:PCI:)?(?P<device>{PCI})(?: [^)\s]{{1,48}})?\): (?P<code>\d{{1,6}})(?=,|\s|$)"
 _XID = re.compile(rf"(?:NVRM: )?{_XID_BODY}")
 # A line end was lost between two messages. No name of a task has room for this.
@@ -40,7 +41,10 @@ _PROBE_FAILED = re.compile(
     r"NVRM: (?:The NVIDIA probe routine failed for \d{1,4} device|None of the NVIDIA devices were initialized)"
 )
 _NONE_FOUND = re.compile(r"NVRM: No NVIDIA (?:GPU found|devices probed)")
+# Any program may bring a library of its own, and names itself and its version.
+_API_MISMATCH = re.compile(r"NVRM: API mismatch: the client\b")
 _DEVICE = re.compile(rf"\bGPU (?:at )?(?:PCI:)?(?P<device>{PCI})\b")
+_OF_THE_DRIVER = {"probe-failed": _PROBE_FAILED, "none-found": _NONE_FOUND, "api-mismatch": _API_MISMATCH}
 _SXID = re.compile(
     rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \(PCI:(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
 )
@@ -87,7 +91,7 @@ def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
 
 
 def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
-    for pattern, name in ((_PROBE_FAILED, "probe-failed"), (_NONE_FOUND, "none-found")):
+    for name, pattern in _OF_THE_DRIVER.items():
         if pattern.match(text):
             return [by_catalogue(catalogue, "xid", name, "")]
     code = "gone" if _GONE.match(text) else "not-initialized" if _NOT_INITIALIZED.match(text) else ""
@@ -100,7 +104,7 @@ def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
 
 def named_gpu(text: str) -> str:
     """The GPU that a line of the driver names, for lines that follow and name none; "" for another line."""
-    device = _DEVICE.search(text) if text.startswith("NVRM: The NVIDIA GPU ") else None
+    device = _DEVICE.search(text) if text.startswith(NAMES_A_GPU) else None
     return pci_address(device["device"]) if device else ""
 
 

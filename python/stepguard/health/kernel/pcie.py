@@ -5,6 +5,8 @@
     pcieport 0000:00:01.0: AER: Multiple Uncorrectable (Fatal) error message received from 0000:0f:00.0      since 6.10
     nvidia 0000:0f:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)     more of the same
     nvidia 0000:0f:00.0: AER: can't recover (no error_detected callback)
+    nvidia 0000:0f:00.0: AER: aer_uncor_severity: 0x00062030                      firmware first
+    nvidia 0000:0f:00.0: Unable to change power state from D3cold to D0, device inaccessible
 
     pcieport 0000:00:01.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0000:0f:00.0
     pcieport 0000:00:01.0: pciehp: Slot(8): Link Down
@@ -28,6 +30,15 @@ _FROM = re.compile(
 _OWN = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): (?:AER: )?PCIe Bus Error: severity={_SEVERITY}")
 _FAILED = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): AER: (?:can't recover|[Dd]evice recovery failed)")
 
+# pci_print_aer has it of uncorrected errors alone, which the kernel goes on to recover from.
+_BY_FIRMWARE = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): AER: aer_uncor_severity: 0x")
+# Of what a node is for. Others, as sound and USB, may be switched off.
+_INACCESSIBLE = re.compile(
+    r"(?:nvidia|amdgpu|habanalabs|neuron|nvme|mlx[45]_core|bnxt_en|i40e|ice|ixgbe|igb|igc|tg3|qede|ena|efa|hfi1|ionic) "
+    rf"(?P<device>{PCI}): (?:Unable to|can't) change power state from \S{{1,16}} to D0"
+    r"(?:, device| \(config space) inaccessible"
+)
+
 _CONTAINED = re.compile(
     rf"pcieport (?P<port>{PCI}): DPC: containment event(?:.{{0,64}} received from (?P<device>{PCI}))?"
 )
@@ -46,6 +57,10 @@ def errors(text: str, catalogue: Catalogue) -> list[Sighting]:
         return [by_catalogue(catalogue, "aer", "recovery-failed", pci_address(found["device"]))]
     if found := _CONTAINED.match(text):
         return [by_catalogue(catalogue, "aer", "contained", pci_address(found["device"] or found["port"]))]
+    if found := _BY_FIRMWARE.match(text):
+        return [by_catalogue(catalogue, "aer", "recoverable", pci_address(found["device"]), is_detail=True)]
+    if found := _INACCESSIBLE.match(text):
+        return [by_catalogue(catalogue, "aer", "inaccessible", pci_address(found["device"]))]
     if found := _CARD_GONE.match(text):
         return [by_catalogue(catalogue, "aer", "card-gone", pci_address(found["port"]))]
     return []

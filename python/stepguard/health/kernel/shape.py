@@ -32,7 +32,7 @@ _NAME_ALONE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}$")
 OF_KMSG = (" SUBSYSTEM=", " DEVICE=")
 _KERNEL_START = re.compile(
     r"NVRM: |Xid \(|nvidia-nvswitch\d|SXid \(|nvidia[ :-]|mlx[45]_|pcieport |AER: |mce: "
-    r"|EXT4-fs|XFS \(|BTRFS[: ]|JBD2: |Aborting journal|BERT: "
+    r"|EXT4-fs|XFS \(|BTRFS[: ]|JBD2: |Aborting journal|BERT: |md/raid|ata\d"
     r"|(?:\{\d{1,9}\})?\[Hardware Error\]|EDAC |Memory failure: |nvme |nvme\d|blk_update_request: |print_req_error: "
     r"|I/O error, dev |Buffer I/O error|critical \w{1,10} error, dev |Lustre(?:Error)?: |LNet(?:Error)?: |INFO: task "
     r"|INFO: rcu|watchdog: |NMI watchdog: |rcu: |BUG: |Kernel panic|Call Trace:|oom-kill:|oom_reaper: |Out of memory: "

@@ -24,6 +24,10 @@ _XFS_REASON = (
 # Without SHUTDOWN_FORCE_UMOUNT (4): an administrator who asks for a shutdown is told of an I/O error too, since 5.15.
 _XFS_FLAGS = r"\(0x[0-9a-f]{0,7}[012389ab]\)"
 _TARGET = r"(?P<device>[\w-]{1,64})"
+# The process, and where in the source.
+_PLACE = r"\d{1,10}:\d{1,5}:\([\w.-]{1,64}:\d{1,6}:\w{1,128}\(\)\)"
+_SERVES = r"[\w-]{1,48}-(?:OST|MDT)[0-9a-f]{4}"
+_NID = r"[\w.:@-]{1,64}"
 _LUSTRE_ERROR = r"LustreError: .{0,160}"
 _LUSTRE_SAYS = r"Lustre: .{0,160}"
 
@@ -33,7 +37,7 @@ def _table(*rows: tuple[str, str]) -> Table:
     return [(code, re.compile(pattern)) for code, pattern in rows]
 
 
-_LOCAL = _table(
+_DISKS = _table(
     ("lost", _NVME + r"(?:[Rr]emoving after probe failure|Disabling device after reset failure)"),
     ("controller-down", _NVME + r"(?:controller is down|Device not ready|I/O .{0,64}(?:reset|disable) controller)"),
     ("timeout", _NVME + r"I/O .{0,64}timeout"),
@@ -41,9 +45,16 @@ _LOCAL = _table(
     ("io-error", _BLOCK + rf"(?:critical \w{{1,12}} |I/O )error, dev {_DISK}, "),
     ("io-error", rf"Buffer I/O error on dev(?:ice)? {_DISK}, "),
     ("io-error", r"(?P<device>nvme\d{1,4}(?:c\d{1,4})?n\d{1,4}): I/O Cmd\(.{0,64}I/O Error"),
+    ("disk-failed", rf"md/raid\d{{0,2}}:[\w-]{{1,32}}: Disk failure on {_DISK}, disabling device"),
+    ("disk-failed", r"(?P<device>ata\d{1,4}\.\d{2}): (?:disable device|disabled)$"),
+    ("disk-error", r"(?P<device>ata\d{1,4}(?:\.\d{2})?): exception Emask 0x"),
+)
+_FILE_SYSTEMS = _table(
     ("read-only", rf"EXT4-fs \({_VOLUME}\): Remounting filesystem read-only"),
     ("fs-error", rf"EXT4-fs (?:error|warning) \(device {_VOLUME}\)"),
     ("fs-error", rf"(?:Aborting journal on device|JBD2: .{{0,48}} on device) {_DISK}"),
+    ("fs-error", rf"JBD2: (?:Error -\d{{1,4}}|I/O error)(?: detected)? when updating journal superblock for {_DISK}"),
+    ("io-error", rf"JBD2: Detected IO errors while flushing file data on {_DISK}"),
     ("shutdown", rf"XFS \({_VOLUME}\): {_XFS_REASON}(?: [Dd]etected)?\. {{1,2}}Shutting down filesystem"),
     ("shutdown", rf"XFS \({_VOLUME}\): {_XFS_REASON} {_XFS_FLAGS} detected at "),
     ("shutdown", rf"XFS \({_VOLUME}\): Filesystem has been shut down due to log error {_XFS_FLAGS}"),
@@ -56,10 +67,13 @@ _LOCAL = _table(
     ("fs-error", rf"BTRFS:? (?:error|critical) \(device {_VOLUME}"),
 )
 _LUSTRE = _table(
-    ("lbug", r"LustreError: \d{1,10}:\d{1,5}:\([\w.-]{1,64}:\d{1,6}:\w{1,128}\(\)\) LBUG\b"),
+    ("lbug", rf"LustreError: {_PLACE} LBUG\b"),
     ("eviction", _LUSTRE_ERROR + rf"This client was evicted by {_TARGET}"),
     ("connection-lost", _LUSTRE_SAYS + rf"Connection to {_TARGET} \(at .{{1,64}}\) was lost"),
-    ("connection-restored", _LUSTRE_SAYS + rf"Connection restored to {_TARGET}"),
+    # Newer releases call what is restored by its server's address; the target's name stands in that of the client.
+    ("connection-restored", rf"Lustre: (?P<device>{_SERVES})-[\w.-]{{1,48}}: Connection restored to "),
+    ("connection-restored", _LUSTRE_SAYS + rf"Connection restored to (?P<device>{_NID})"),
+    ("rdma-timeout", rf"LNet(?:Error)?: {_PLACE} Timed out RDMA with (?P<device>{_NID})"),
 )
 
 # The servers' names are the administrator's: no user mounts one.
@@ -69,9 +83,14 @@ _NFS = _table(
 )
 
 
-def local(text: str, catalogue: Catalogue) -> list[Sighting]:
-    """The error of a disk or a local file system."""
-    return _first(_LOCAL, "nvme", text, catalogue)
+def disks(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The error of a disk."""
+    return _first(_DISKS, "nvme", text, catalogue)
+
+
+def file_systems(text: str, catalogue: Catalogue) -> list[Sighting]:
+    """The error of a local file system."""
+    return _first(_FILE_SYSTEMS, "nvme", text, catalogue)
 
 
 def lustre(text: str, catalogue: Catalogue) -> list[Sighting]:

@@ -238,11 +238,15 @@ def test_a_soft_lockup_is_one_whatever_runs(comm: str) -> None:
         "EDAC MC0: 1 UE  (1) used greatest stack depth: 11432 bytes left",
         "LustreError: (slave LBUG): Enslaving as an active interface with an up link",
         "NVRM: Device RmInitAdapter failed to register rx_handler",
-        "NVRM: API mismatch: the client has the version GPU is lost, but",
     ],
 )
 def test_what_has_been_tried(line: str) -> None:
     assert told(line) == []
+
+
+def test_a_clients_version_is_no_more_than_that() -> None:
+    (event,) = told("NVRM: API mismatch: the client has the version GPU is lost, but")
+    assert (event.code, status_of(event.fault_class, event.action)) == ("api-mismatch", "warn")
 
 
 @pytest.mark.parametrize(
