@@ -51,6 +51,7 @@ class Occurrence:
     """All events of one key. Class, action and text are those of the newest; of several at one time, the gravest.
 
     `times_s`  one for each time that counts by itself, in order: the lines of one crash are one time
+    `row`      the catalogue's name for it, where it has no code
     """
 
     source: str
@@ -63,6 +64,7 @@ class Occurrence:
     text: str
     count: int = 0
     times_s: list[float] = field(default_factory=list)
+    row: str = ""
 
     @property
     def key(self) -> Key:
@@ -109,21 +111,24 @@ class Occurrences:
         known = self._by_key.get(key)
         if known is None:
             fresh = (event.source, event.code, event.device, seen_s, seen_s, event.fault_class, event.action)
-            known = self._by_key[key] = Occurrence(*fresh, event.text[:_MAX_TEXT])
+            known = self._by_key[key] = Occurrence(*fresh, event.text[:_MAX_TEXT], row=event.row)
         known.add(event, seen_s, self._apart_s)
         if len(self._by_key) > 2 * MAX_RECORDS:
             self._keep_newest()
 
     def judged(self, one: Occurrence) -> tuple[FaultClass, Action]:
         """Its class and action, those of its repetition where it has come too often on one device."""
-        rule = self._lookup(one.source, one.code).repeats if one.code is not None else None
+        rule = self._row(one).repeats
         if rule is not None and one.device and one.repeated(rule, self._apart_s):
             return rule.fault_class, rule.action
         return one.fault_class, one.action
 
     def overridden_by(self, one: Occurrence) -> tuple[str, ...]:
         """What counts for more than the catalogue's row."""
-        return self._lookup(one.source, one.code).overridden_by if one.code is not None else ()
+        return self._row(one).overridden_by
+
+    def _row(self, one: Occurrence) -> Row:
+        return self._lookup(one.source, one.row if one.code is None else one.code)
 
     def forget(self, keys: Iterable[Key]) -> None:
         for key in keys:

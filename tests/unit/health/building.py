@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stepguard.config import Health
-from stepguard.health.catalogue.judging import status_of
+from stepguard.health.catalogue import shipped, status_of
 from stepguard.health.model import Action, Event, FaultClass, Finding, Report, Status, worst
 from stepguard.health.policy import NodeHealth, Rules
 from stepguard.slurm.records import Node
@@ -99,13 +99,14 @@ def finding(
 
 
 RULES = Rules.of(Health(), lookup, status_of)
+SHIPPED = Rules.of(Health(), shipped().lookup, status_of)
 GPU, OTHER = "0000:0f:00", "0000:10:00"
 UUIDS = {"GPU-1": "00000000:0F:00.0", "GPU-2": "00000000:10:00.0"}
 
 
-def looked_at() -> NodeHealth:
+def looked_at(rules: Rules = RULES) -> NodeHealth:
     """A node that a probe has found well."""
-    health = NodeHealth(RULES, "boot-1")
+    health = NodeHealth(rules, "boot-1")
     health.know_gpus(UUIDS, 0)
     health.add_report(report(), 0)
     return health

@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from stepguard.config import Health
+from stepguard.health.kernel import LogLine, recognize
 from stepguard.health.model import Action, Event, FaultClass, Report, Status
 from stepguard.health.policy import NodeHealth
 from unit.health.building import (
     GPU,
     OTHER,
     RULES,
+    SHIPPED,
     UUIDS,
     XID_13,
     XID_48,
@@ -183,6 +185,54 @@ def test_words_that_nobody_knows_override_nothing() -> None:
     health.add_event(XID_79, 10)
     health.add_event(xid(154, FaultClass.IGNORE, Action.CHECK), 11)
     assert said(health, 12) == (FAIL, Action.REPLACE)
+
+
+def kernel_said(health: NodeHealth, *texts: str, at_s: float = 10.0) -> None:
+    for text in texts:
+        for event in recognize(LogLine(1, None, "", "kernel", f"NVRM: {text}", True)):
+            health.add_event(event, at_s)
+
+
+GONE = ("Xid (PCI:0000:0f:00): 79, GPU has fallen off the bus.", "GPU 0000:0f:00.0: GPU has fallen off the bus.")
+RECOVERY = "Xid (PCI:0000:0f:00): 154, GPU recovery action changed from 0x0 (None) to "
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ("", (FAIL, Action.REPLACE)),
+        ("0x0 (None)", (WARN, Action.NONE)),
+        ("0x1 (GPU Reset Required)", (FAIL, Action.RESET_GPU)),
+        ("0x2 (Node Reboot Required)", (FAIL, Action.REBOOT)),
+        ("0x3 (Drain P2P)", (FAIL, Action.REPLACE)),
+        ("0x8 (Something New)", (FAIL, Action.REPLACE)),
+    ],
+)
+def test_what_is_done_to_a_gpu_that_is_gone(asked: str, verdict: tuple[Status, Action]) -> None:
+    """By the catalogue that is shipped: for the XID and for the line beside it that has none."""
+    health = looked_at(SHIPPED)
+    kernel_said(health, *GONE, *([RECOVERY + asked] if asked else []))
+    assert said(health, 20) == verdict
+    gone = [item for item in health.verdict(20).items if item.code != 154]
+    assert {item.action for item in gone} == {verdict[1]}
+    assert len(gone) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ("0x3 (Drain P2P)", (WARN, Action.NONE)),
+        ("0x5 (Recover IMEX Domain)", (WARN, Action.NONE)),
+        ("0x8 (Something New)", (UNKNOWN, Action.NONE)),
+        ("None of the above", (UNKNOWN, Action.NONE)),
+    ],
+)
+def test_what_the_driver_asks_for_that_nobody_can_do_leads_to_nothing(
+    asked: str, verdict: tuple[Status, Action]
+) -> None:
+    health = looked_at(SHIPPED)
+    kernel_said(health, RECOVERY + asked)
+    assert said(health, 20) == verdict
 
 
 def test_what_does_not_yield_stays() -> None:

@@ -5,8 +5,8 @@
 - A code with a rule of repetition (XIDs 13 and 31) is something else once it has come so often on one device. One fault
   of a program prints many lines within a moment: they are one time. Where lines tell no time, the same line once more
   is another.
-- What an XID 154 says of a GPU counts for more than the rows of the other XIDs on it. "None" speaks of those before it:
-  the GPU has recovered.
+- What an XID 154 asks for counts for more than the rows of the other XIDs on its GPU. "None" speaks of those before it:
+  the GPU has recovered. What only asks somebody to look ("Drain P2P", or an action that is not known) leaves them.
 """
 
 from __future__ import annotations
@@ -164,11 +164,12 @@ class Folder:
             counted.times.add(line, sighting.pid)
 
     def _recoveries(self) -> dict[_Gpu, _Counted]:
-        """The last XID 154 of each GPU."""
+        """The last XID 154 of each GPU that says what is to be done."""
         last: dict[_Gpu, _Counted] = {}
         for key, counted in self._counted.items():
             gpu = _gpu_of(key)
-            if counted.recovers and (gpu not in last or counted.last > last[gpu].last):
+            says = counted.recovers and key.action is not Action.CHECK
+            if says and (gpu not in last or counted.last > last[gpu].last):
                 last[gpu] = counted
         return last
 
@@ -180,7 +181,7 @@ class Folder:
         if wanted.action is Action.NONE:
             has_recovered = counted.last <= recovery.last and (counted.is_overridable or counted.recovers)
             return dataclasses.replace(event, action=Action.NONE) if has_recovered else event
-        if not counted.is_overridable or (wanted.fault_class is FaultClass.IGNORE):
+        if not counted.is_overridable:
             return event
         return dataclasses.replace(event, fault_class=wanted.fault_class, action=wanted.action)
 

@@ -12,9 +12,11 @@ import pytest
 from stepguard.agent.health import offences
 from stepguard.agent.health.offences import Offences
 from stepguard.config import Health
+from stepguard.health.model import Action, FaultClass
+from stepguard.health.policy import NodeHealth
 from stepguard.health.verdict import NodeVerdict
 from stepguard.records.spool import AttemptKey
-from unit.health.building import GPU, OTHER, XID_13, XID_79, finding, looked_at, report, xid
+from unit.health.building import GPU, OTHER, RULES, XID_13, XID_79, finding, looked_at, report, xid
 
 LEMON = Health(lemon_jobs=2, lemon_window_s=1000)
 NOW_S = 1_800_000_000.0
@@ -54,6 +56,18 @@ def test_a_job_counts_against_its_own_gpu_alone() -> None:
     assert node.look()
     assert node.failed() == [[GPU, "7"]]
     assert not node.look()
+
+
+def test_a_gpu_for_which_the_driver_asks_for_a_reboot_each_time_is_an_offender() -> None:
+    node = Node({7: ("GPU-1",), 8: ("GPU-1",)})
+    for job_id in node.jobs:
+        node.health.add_event(XID_79, 100)
+        node.health.add_event(xid(154, FaultClass.REBOOT, Action.REBOOT), 100)
+        node.look([AttemptKey(job_id, 0)])
+        node.health = NodeHealth.from_state(node.health.to_state(200), RULES, f"boot-{job_id}", 0)
+        assert not node.health.verdict(1).items
+        node.look([])
+    assert [one.job_ids for one in node.offences.offenders()] == [("7", "8")]
 
 
 def test_what_was_before_a_job_began_does_not_count_against_it() -> None:

@@ -119,7 +119,6 @@ def test_a_sites_own_repetition() -> None:
     [
         ("0x1 (GPU Reset Required)", "hardware-reset", "reset-gpu"),
         ("0x2 (Node Reboot Required)", "reboot", "reboot"),
-        ("0x3 (Drain P2P)", "hardware-reset", "check"),
         ("0x4 (Drain and Reset)", "hardware-reset", "reset-gpu"),
     ],
 )
@@ -132,11 +131,27 @@ def test_xid_154_counts_for_more_than_the_row(to: str, fault_class: str, action:
     ]
 
 
-def test_xid_154_makes_no_fault_of_a_program_one_of_hardware_and_no_replacement_less() -> None:
-    found = log(xid(43), xid(79), recovery("0x2 (Node Reboot Required)"))
+@pytest.mark.parametrize(
+    ("to", "verdict"),
+    [
+        ("0x0 (None)", ("hardware-replace", "none")),
+        ("0x1 (GPU Reset Required)", ("hardware-reset", "reset-gpu")),
+        ("0x2 (Node Reboot Required)", ("reboot", "reboot")),
+        ("0x2 (OS Reboot)", ("reboot", "reboot")),
+        ("0x3 (Drain P2P)", ("hardware-replace", "replace")),
+        ("0x9 (New)", ("hardware-replace", "replace")),
+    ],
+)
+def test_what_the_driver_asks_for_decides_for_a_gpu_that_is_gone(to: str, verdict: tuple[str, str]) -> None:
+    found = log(xid(79), "NVRM: GPU 0000:0f:00.0: GPU has fallen off the bus.", recovery(to))
+    assert brief(found)[:2] == [(79, "0f", *verdict, 1), (None, "0f", *verdict, 1)]
+
+
+def test_xid_154_makes_no_fault_of_a_program_one_of_hardware_and_no_failed_remapping_less() -> None:
+    found = log(xid(43), xid(64), recovery("0x2 (Node Reboot Required)"), recovery("0x0 (None)"))
     assert brief(found)[:2] == [
         (43, "0f", "application", "restart-application", 1),
-        (79, "0f", "hardware-replace", "replace", 1),
+        (64, "0f", "hardware-replace", "replace", 1),
     ]
 
 
@@ -150,8 +165,11 @@ def test_xid_154_none_speaks_of_what_came_before() -> None:
     ]
 
 
-def test_an_untold_action_of_xid_154_changes_nothing() -> None:
-    assert brief(log(xid(48), recovery("0x9 (New)")))[0] == (48, "0f", "hardware-reset", "reset-gpu", 1)
+@pytest.mark.parametrize("to", ["0x9 (New)", "0x3 (Drain P2P)", "0x5 (Recover IMEX Domain)"])
+def test_an_xid_154_that_asks_for_a_look_leaves_the_others_what_they_are(to: str) -> None:
+    for lines in ((xid(48), recovery(to)), (xid(48), recovery("0x2 (OS Reboot)"), recovery(to))):
+        expected = ("hardware-reset", "reset-gpu") if len(lines) == 2 else ("reboot", "reboot")
+        assert brief(log(*lines))[0] == (48, "0f", *expected, 1)
 
 
 def test_a_forged_xid_154_changes_nothing() -> None:
