@@ -23,6 +23,7 @@ _GPUS = re.compile(r"(\w{1,10}) - GPUs?: ([\d, ]{1,80})")
 _DEVICE = re.compile(r"([A-Za-z]{2,20}) ?(\d{1,5}): (\w{1,10})")
 _NOTE = re.compile(r"(Warning|Error|Info)(?:: ?([A-Za-z]{2,20}) ?(\d{1,5}))?")
 _NAMED = re.compile(r"\s?GPU (\d{1,4})(?!\d)")
+# DCGM breaks them so (DATA_INFO_TAG_LEN of dcgmi/Diag.cpp, releases 2 to 4), though its column has a place more.
 _NOTE_CHARS = 45
 
 
@@ -100,7 +101,7 @@ class _Table:
     def _end_of_note(self) -> None:
         if self._note and self._note[0] != "Info" and self._test:
             _, device, parts = self._note
-            text = "".join(part[:_NOTE_CHARS].ljust(_NOTE_CHARS) for part in parts)
+            text = "".join(part.rstrip().ljust(_NOTE_CHARS) for part in parts)
             self._whose(device, text).problems.append(Problem(" ".join(text.split()), None))
         self._note = None
 

@@ -87,6 +87,18 @@ def test_an_error_inside_a_pass_counts_by_its_severity(severity: int | None, sta
     assert kind_of("dcgmi-diag").read(json.dumps(document), 0).status is Status(status)
 
 
+@pytest.mark.parametrize("width", [45, 46])
+def test_a_note_of_a_diagnostic_loses_no_letter(width: int) -> None:
+    """dcgmi breaks after 45 characters; the column has 46."""
+    said = (
+        "Error using CUDA API cuMemAlloc: out of memory for a buffer of 1048576 bytes; 12 blocks were tested before it"
+    )
+    parts = [said[at : at + width] for at in range(0, len(said), width)]
+    rows = "".join(f"| {'Warning' if not at else '':<25} | {part:<46} |\n" for at, part in enumerate(parts))
+    table = text_of("dcgmi-diag/v3-fail.txt").replace("| Info ", rows + "| Info ")
+    assert said in kind_of("dcgmi-diag").read(table, 0).reason
+
+
 @pytest.mark.parametrize(("value", "status"), [("", "unknown"), ("Fail - GPU: , ", "fail"), ("Warn - All", "warn")])
 def test_a_row_of_a_diagnostic_that_is_damaged_is_not_lost(value: str, status: str) -> None:
     table = text_of("dcgmi-diag/v3-healthy.txt").replace(f"{'Pass - All':<46}", f"{value:<46}", 1)
