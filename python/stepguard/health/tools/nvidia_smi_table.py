@@ -11,7 +11,7 @@ import re
 
 from stepguard.health.model import DeviceJudgement, Judgement, Status
 from stepguard.health.tools import nvidia_smi_csv, nvidia_smi_query, nvidia_smi_xml
-from stepguard.health.tools.conclusion import CUT, Remark, conclude
+from stepguard.health.tools.conclusion import Remark, conclude
 from stepguard.health.tools.kind import bounded, lines
 from stepguard.health.tools.nvidia_errors import EXITS, errors
 from stepguard.health.tools.nvidia_gpu import Gpu
@@ -32,6 +32,8 @@ _TITLES = (
     ("fan, temperature, power", "memory", "utilization"),
     ("name", "memory", "MIG mode"),
 )
+# How many GPUs there are, a table does not tell: that no more come is known by what comes last, in every release.
+_CUT = Remark(Status.UNKNOWN, "the table ends before the list of processes, with which it ends: more GPUs may follow")
 _MIG_SRAM = "SRAM of MIG devices"
 _OTHER_FORMS = (nvidia_smi_query.recognizes, nvidia_smi_xml.recognizes, nvidia_smi_csv.recognizes)
 
@@ -50,7 +52,7 @@ def read(text: str, exit_status: int | None) -> Judgement:
         if match := _LISTED.match(line):
             listed.append(DeviceJudgement(f"GPU {match[1]}", Status.UNKNOWN, "listed; its health is not told"))
     table.end()
-    remarks = [CUT] if table.cut else []
+    remarks = [_CUT] if table.cut else []
     if table.begun and not table.gpus:
         remarks.append(Remark(Status.UNKNOWN, "no GPU can be read from the table"))
     return conclude([*map(judge, table.gpus), *listed, *errors(lines(text))], exit_status, remarks, EXITS)
@@ -69,6 +71,7 @@ class _Table:
 
     def take(self, line: str) -> None:
         if _HEADER.match(line):
+            self.end()
             self.begun = self._open = True
             self._rows, self._by_index = [], {}
         elif not self._open:
@@ -81,8 +84,8 @@ class _Table:
             self._rows.append(line)
 
     def end(self) -> None:
-        """Nothing comes any more: rows that no rule closes were cut off."""
-        if self._open and self._rows:
+        """Nothing of this table comes any more."""
+        if self._open:
             self.cut = True
             self._end_of_rows()
 

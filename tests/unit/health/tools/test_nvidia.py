@@ -12,7 +12,7 @@ from stepguard.health.tools.nvidia_gpu import Gpu
 from stepguard.health.tools.nvidia_readings import gpu_of
 from stepguard.health.tools.nvidia_rules import RULES, judge
 from stepguard.health.tools.values import bus_id, flag, is_fault, is_told, number
-from unit.health.tools.samples import judgement, kind_of
+from unit.health.tools.samples import judgement, kind_of, text_of
 
 WELL = Gpu("0000:0f:00", told=1)
 
@@ -181,6 +181,23 @@ def test_reasons(name: str, reason: str) -> None:
 def test_what_nvidia_smi_ends_with_counts(exit_status: int | None, status: str) -> None:
     for name in ("nvidia-smi/v580-healthy.txt", "nvidia-smi-query/healthy.txt", "nvidia-smi-xml/v13-healthy.xml"):
         assert judgement(name, exit_status).status is Status(status)
+
+
+TABLES = ["v418-healthy", "v450-healthy", "v470-geforce", "v565-mig", "v580-healthy"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_that_does_not_end_may_lack_gpus(name: str) -> None:
+    """A table does not say how many GPUs there are; behind each stands the rule that may be the last."""
+    lines = text_of(f"nvidia-smi/{name}.txt").splitlines(keepends=True)
+    end = next(number for number, line in enumerate(lines) if "Processes:" in line)
+    for count in range(3, end):
+        text = "".join(lines[:count])
+        for cut in (text, text.rstrip(), text + "[ops@gn041 ~]$\n", text + "".join(lines)):
+            said = kind_of("nvidia-smi").read(cut, 0)
+            assert said.status is Status.UNKNOWN, text
+            assert "ends before" in said.reason
+    assert kind_of("nvidia-smi").read("".join(lines[: end + 1]), 0).status is Status.OK
 
 
 def test_a_hung_command_is_named() -> None:
