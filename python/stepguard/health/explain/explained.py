@@ -13,6 +13,7 @@ from stepguard.health.kernel.lines import read, whole_shape
 from stepguard.health.kernel.pasted import utf8
 from stepguard.health.kernel.shape import Shape
 from stepguard.health.model import Event, FaultClass, Judgement, Status, worst
+from stepguard.health.tools.conclusion import ended_with
 from stepguard.health.tools.kind import Kind
 from stepguard.health.tools.kinds import KINDS
 
@@ -85,10 +86,10 @@ def _as_log(content: bytes, exit_status: int | None, catalogue: Catalogue) -> Ex
         if events:
             reason = "a kernel's lines among others prove nothing: give the kernel's log by itself"
         return Explained(UNKNOWN, Judgement(Status.UNKNOWN, reason, events))
-    if exit_status not in (None, 0) and not events:
-        reason = f"the command that printed it ended with status {exit_status}"
-        return Explained(KERNEL_LOG, Judgement(Status.UNKNOWN, reason))
-    return Explained(KERNEL_LOG, _judged(events, trusted_lines, folder.is_cut))
+    judgement = _judged(events, trusted_lines, folder.is_cut)
+    if exit_status and judgement.status is Status.OK:
+        judgement = Judgement(*ended_with(exit_status), judgement.events)
+    return Explained(KERNEL_LOG, judgement)
 
 
 def _judged(events: list[Event], trusted_lines: int, is_cut: bool) -> Judgement:

@@ -38,7 +38,7 @@ def conclude(
     merged, too_many = _merge(devices)
     said = list(remarks)
     if exit_status:
-        said.append((exits or {}).get(exit_status) or _ended_with(exit_status))
+        said.append((exits or {}).get(exit_status) or ended_with(exit_status))
     if too_many:
         said.append(Remark(Status.UNKNOWN, f"more than {_MAX_DEVICES} devices: the rest was not looked at"))
     status = worst([*(one.status for one in merged), *(remark.status for remark in said)])
@@ -61,7 +61,8 @@ def _merge(devices: Iterable[DeviceJudgement]) -> tuple[list[DeviceJudgement], b
     return list(merged.values()), False
 
 
-def _ended_with(exit_status: int) -> Remark:
+def ended_with(exit_status: int) -> Remark:
+    """What a failed command's own status says of its text: it may not be all."""
     # timeout(1) ends with 124, a shell says 128 + N of a command that signal N ended.
     why = ": it did not answer in time" if exit_status in (124, 128 + 9, 128 + 15) else ""
     return Remark(Status.UNKNOWN, f"the command ended with {exit_status}{why}")

@@ -17,6 +17,8 @@ from stepguard.health.tools.kinds import KINDS
 
 CORPUS = Path(__file__).parents[3] / "data/health/kernel"
 LOGS: dict[str, dict[str, Any]] = tomllib.loads((CORPUS / "logs/logs.toml").read_text())
+TOOLS = CORPUS.parent / "tools"
+TABLE = (TOOLS / "nvidia-smi/v580-healthy.txt").read_text()
 XID = "[   12.345678] NVRM: Xid (PCI:0000:0f:00): {}, pid=4711, name=python, text\n"
 QUIET = "[   11.345678] NVRM: loading NVIDIA UNIX Open Kernel Module\n"
 
@@ -63,9 +65,17 @@ def test_events_are_shown_though_they_decide_nothing() -> None:
     assert "prove nothing" in one.judgement.reason
 
 
-def test_a_failed_command_that_printed_a_quiet_log() -> None:
-    assert explain(QUIET.encode(), 1).judgement.status is Status.UNKNOWN
-    assert explain(QUIET.encode(), 0).judgement.status is Status.OK
+@pytest.mark.parametrize("exit_status", [1, 9, 124, -9])
+@pytest.mark.parametrize("text", [QUIET, QUIET + XID.format(63), TABLE], ids=["quiet", "harmless", "nvidia-smi"])
+def test_what_a_failed_command_printed_is_never_ok(text: str, exit_status: int) -> None:
+    plain, one = (explain(text.encode(), status).judgement for status in (0, exit_status))
+    assert plain.status is Status.OK
+    assert one.status is not Status.OK
+    assert f"ended with {exit_status}" in one.reason
+    assert one.events == plain.events
+
+
+def test_what_a_failed_command_told_counts() -> None:
     assert explain((QUIET + XID.format(79)).encode(), 1).judgement.status is Status.FAIL
 
 
@@ -119,10 +129,6 @@ def test_no_tool_takes_a_kernels_log_for_its_own() -> None:
     forms = [form["line"] for form in tomllib.loads((CORPUS / "formats.toml").read_text())["format"]]
     pastes = [form.replace("{}", text) for form in forms for text in texts]
     assert [(kind.name, paste) for kind in KINDS for paste in pastes if kind.recognizes(paste)] == []
-
-
-TOOLS = CORPUS.parent / "tools"
-TABLE = (TOOLS / "nvidia-smi/v580-healthy.txt").read_text()
 
 
 def test_lines_of_a_log_beside_a_tools_output_make_no_ok() -> None:
