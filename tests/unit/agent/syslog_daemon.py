@@ -33,8 +33,8 @@ class Syslog:
         self.path.rename(self.path.with_name(name))
         return self.path.with_name(name)
 
-    def copy_truncate(self) -> None:
-        shutil.copy(self.path, self.path.with_name("kern.log.1"))
+    def copy_truncate(self, name: str = "kern.log.1") -> None:
+        shutil.copy(self.path, self.path.with_name(name))
         os.truncate(self.path, 0)
 
 

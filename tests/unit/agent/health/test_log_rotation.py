@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,83 @@ def test_a_file_that_was_edited(daemon: Syslog, read: Read, is_shorter: bool, in
     daemon.says("three")
     reader.until(lambda: reader.texts[-1] == "three")
     assert [text for text in reader.texts if text.startswith("old")] == ["old", "older"]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_lines_of_one_second_in_a_file_that_was_edited(daemon: Syslog, read: Read, is_running: bool) -> None:
+    """`sed -i 1d`, twice: what was read is known by itself, not by its time."""
+    reader = begun(daemon, read, *(f"xid on GPU {number}" for number in range(5)))
+    for _ in range(2):
+        if not is_running:
+            cursor = reader.log.cursor()
+            reader.close()
+        edited = daemon.path.with_name("tmp")
+        edited.write_bytes(daemon.path.read_bytes().partition(b"\n")[2])
+        edited.rename(daemon.path)
+        daemon.open()
+        if not is_running:
+            reader = read(daemon.path, cursor=cursor)
+        reader.drain()
+    daemon.says("and more")
+    reader.until(lambda: reader.texts[-1:] == ["and more"])
+    assert len(reader.lines) == (6 if is_running else 1)
+    assert f"{daemon.path} was written anew, and is read on behind the last line that was read" in reader.said()
+
+
+def test_a_file_that_is_copied_and_cut_off_again_and_again(daemon: Syslog, read: Read) -> None:
+    """Faster than it is looked at; a copy of everything is there."""
+    reader = begun(daemon, read, "one")
+    expected = ["one"]
+    for number in range(12):
+        texts = [f"{number}.{line}" for line in range(50)]
+        expected += texts
+        daemon.says(*texts[:30])
+        if number % 3 == 0:
+            reader.turn()
+        daemon.says(*texts[30:])
+        daemon.copy_truncate(f"kern.log-{number:02}")
+        if number % 2 == 0:
+            reader.turn()
+        time.sleep(0.01)  # the file system's clock
+    daemon.says("last")
+    reader.until(lambda: reader.texts[-1] == "last")
+    assert (reader.texts, reader.said()) == ([*expected, "last"], "")
+
+
+def test_somebodys_copy_of_an_old_file_is_not_new(daemon: Syslog, read: Read) -> None:
+    daemon.says("old")
+    old = daemon.rename("kern.log.2")
+    time.sleep(0.01)  # the file system's clock
+    daemon.open()
+    daemon.says("one")
+    reader = read(daemon.path)
+    reader.until(lambda: reader.texts == ["old", "one"])
+    reader.drain()
+    shutil.copy(old, daemon.path.with_name("kern.log.copy"))
+    time.sleep(0.01)
+    daemon.rename()
+    daemon.open()
+    daemon.says("two")
+    reader.until(lambda: reader.texts[-1] == "two")
+    assert reader.texts == ["old", "one", "two"]
+
+
+def test_a_file_behind_a_link_is_rotated_where_it_lies(daemon: Syslog, read: Read, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere/kern.log"
+    link.parent.mkdir()
+    link.symlink_to(daemon.path)
+    daemon.says("one")
+    reader = read(link)
+    reader.until(lambda: bool(reader.lines))
+    cursor = reader.log.cursor()
+    reader.close()
+    daemon.says("two")
+    daemon.rename()
+    daemon.open()
+    daemon.says("three")
+    reader = read(link, cursor=cursor)
+    reader.until(lambda: len(reader.lines) == 2)
+    assert (reader.texts, reader.said()) == (["two", "three"], "")
 
 
 def test_a_daemon_that_leaves_a_hole(daemon: Syslog, read: Read) -> None:

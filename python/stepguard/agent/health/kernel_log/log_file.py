@@ -1,44 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file of a syslog daemon's with the kernel's lines, followed over its rotations.
 
-Where it is left off is known by the offset and by the bytes before it, which a line's time makes the only such ones. So
-one rule finds the place again, whatever was done to the file: it is in the file itself, or in one that stands beside it
-under a longer name (kern.log.1, kern.log-20261130) and holds these bytes there, renamed or copied. From there all is
-read that is newer, up to the file itself. What was compressed meanwhile is lost, which is said.
+From the place where it is left off (file_place) all is read that is newer, up to the file itself. What was compressed
+meanwhile is lost, which is said.
 
-A file that was renamed may be written to until the daemon opens a new one: it is left once something stands there. An
-editor makes a new one too, with what has been read: of a file that does not hold the place, lines count from the time
-of the last one on.
+A file that was renamed may be written to until the daemon opens a new one: it is left once something stands there. So
+the place is always in a file that was read, and what has come since is looked for at the last moment: a file may be
+copied and cut off twice between two looks.
 
 A file may be of all programs, or of the kernel and never written to: nothing is well before a first line of the
 kernel's. What tells is the tag, which a program may take too, so these lines are trusted only where the administrator
-says so. Lines have the time of the wall's clock. What comes while it is followed is of now; of what was there before,
-lines from before this boot count for nothing.
+says so. log_times says which are new.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stepguard.agent.health.kernel_log.source import Line, Listener, boottime_s, seconds_of
+from stepguard.agent.health.kernel_log.file_place import (
+    BATCH_BYTES,
+    START,
+    Place,
+    beginning,
+    beside,
+    check_kind,
+    head,
+    opened,
+)
+from stepguard.agent.health.kernel_log.log_times import Times
+from stepguard.agent.health.kernel_log.source import Line, Listener, boottime_s
 from stepguard.errors import reason
 
 # No selector can wait for a file; a look costs 10 us.
 POLL_S = 1.0
-_BATCH_BYTES = 1 << 18
-_TAIL_BYTES = 256
-# Of a file that has never been read, only so much of the end.
-_FIRST_MAX_BYTES = 64 << 20
-_MAX_BESIDE = 64
-_MAX_BYTES = 1 << 62
-_COMPRESSED = (".gz", ".xz", ".zst", ".bz2", ".lz4", ".Z")
-_NO_FILE = "it is no file that lines can be read from"
 _NONE_YET = "it has no line of the kernel's yet"
 
 
@@ -51,22 +49,13 @@ class LogFile:
         self.name = path
         self._listener = listener
         self._is_trusted = is_trusted
-        self._offset = int(cursor.get("offset", -1))
-        self._tail = bytes.fromhex(cursor.get("tail", ""))
-        is_place = min(self._offset, 1) <= len(self._tail) <= min(max(0, self._offset), _TAIL_BYTES)
-        if not is_place or not -1 <= self._offset < _MAX_BYTES:
-            raise ValueError(f"a place in {path}")
-        self._is_cutting = bool(cursor.get("is_cutting", False))
+        self._place = Place.of(cursor)
+        # Where lines begin that are kept back until it is known of which boot they are.
+        self._held_from: Place | None = None
         self._has_kernels = bool(cursor.get("has_kernels", False))
-        is_of_this_boot = cursor.get("boot_id") == listener.boot_id
-        # When the last line was said, in this boot, and what it says itself.
-        self._last_s = seconds_of(cursor, "at_s") if is_of_this_boot else None
-        self._wall_s = seconds_of(cursor, "wall_s") if is_of_this_boot else None
-        # What comes is behind what was read; of another file, the lines' times tell.
-        self._is_sure = False
+        self._times = Times(cursor, cursor.get("boot_id") == listener.boot_id)
         self._descriptor = -1
-        self._ahead: list[Path] = []
-        self._is_live = self._has_heard = False
+        self._is_live = self._has_heard = self._was_found = False
         self.garbage = 0
         self._due_s = float("inf")
 
@@ -75,10 +64,8 @@ class LogFile:
         return self._due_s
 
     def cursor(self) -> dict[str, Any]:
-        if self._offset < 0:
-            return {}
-        place = {"offset": self._offset, "tail": self._tail.hex(), "is_cutting": self._is_cutting}
-        return {**place, "has_kernels": self._has_kernels, "wall_s": self._wall_s}
+        place = self._held_from or self._place
+        return {**place.cursor(), "has_kernels": self._has_kernels, **self._times.cursor()}
 
     def document(self) -> dict[str, Any]:
         return {"is_trusted": self._is_trusted}
@@ -87,10 +74,11 @@ class LogFile:
         self._is_live = self._has_heard = False
         try:
             try_it(self.name)
-            self._find()
             if self._has_kernels:
                 self._heard()
             self._due_s = 0.0
+            if self._place == START or not self._is_found():
+                self._first()
             self._read()
         except OSError as error:
             self._listener.failed(reason(error))
@@ -111,55 +99,85 @@ class LogFile:
 
     # -- where it stands --
 
-    def _find(self, is_read: bool = False) -> None:
-        """Opens the file that holds the place, with those that are newer ahead of it. `is_read`: up to its end, so that
-        nothing is lost where it is gone. Raises OSError."""
-        self._ahead = [*_beside(self.name), Path(self.name)]
-        if self._offset < 0:
-            self._first()
-            return
-        for place in reversed(range(len(self._ahead))):
-            self._open(self._ahead[place])
-            if self._holds_place():
-                del self._ahead[: place + 1]
-                self._is_live, self._is_sure = False, True
-                return
-        if not is_read:
-            what = f"the place where {self.name} was left is in no file: lines may be lost"
-            self._listener.log.warning(what, "kernel-log-place")
-        self._first()
+    def _is_found(self) -> bool:
+        """Opens the file that holds the place; where none does, it says so. Raises OSError."""
+        self._is_live = False
+        if self._newer() is not None:
+            self._times.go_on()
+            return True
+        return self._is_found_edited() or self._is_gone()
+
+    def _is_gone(self) -> bool:
+        what = f"the place where {self.name} was left is in no file: lines may be lost"
+        self._listener.log.warning(what, "kernel-log-place")
+        return False
+
+    def _is_found_edited(self) -> bool:
+        """Opens the file, where it holds a line of the last ones. Raises OSError."""
+        descriptor = opened(self.name)
+        try:
+            place = self._place.found_in(descriptor)
+        except (OSError, ValueError):  # it has been cut off meanwhile
+            place = None
+        if place is None:
+            os.close(descriptor)
+            return False
+        what = f"{self.name} was written anew, and is read on behind the last line that was read: others may be lost"
+        self._listener.log.warning(what, "kernel-log-place")
+        self._hold(descriptor)
+        self._place, self._is_live = place, False
+        self._times.go_on()
+        return True
+
+    def _newer(self) -> list[Path] | None:
+        """Opens the newest file that holds the place; those with more that have come since, the oldest first. None
+        where no file holds it. Raises OSError."""
+        files = [*beside(self.name), Path(self.name)]
+        for index in reversed(range(len(files))):
+            try:
+                descriptor = opened(files[index])
+            except FileNotFoundError:
+                continue  # it was renamed, and is not there anew yet
+            if self._place.is_in(descriptor):
+                self._hold(descriptor)
+                newer = files[index + 1 :]
+                if len(newer) > 1:
+                    # Somebody's copy of what has been read is newer than that, and nothing new.
+                    known = {*map(head, files[: index + 1])} - {b""}
+                    newer = [path for path in newer[:-1] if head(path) not in known] + newer[-1:]
+                return newer
+            os.close(descriptor)
+        return None
 
     def _first(self) -> None:
         """Begins with what is of this boot. Raises OSError."""
+        self._times.begin_anew()
         booted_s = time.time() - boottime_s()
-        self._ahead = [path for path in self._ahead[:-1] if path.stat().st_mtime >= booted_s] + self._ahead[-1:]
-        self._next(self._ahead.pop(0))
-        size = os.fstat(self._descriptor).st_size
-        if size - self._offset > _FIRST_MAX_BYTES:
-            self._offset, self._is_cutting = size - _FIRST_MAX_BYTES, True
-            self._tail = os.pread(self._descriptor, _TAIL_BYTES, self._offset - _TAIL_BYTES)
+        older = [path for path in beside(self.name) if path.stat().st_mtime >= booted_s]
+        if not self._goes_on([*older, Path(self.name)], is_first=True):
+            self._hold(opened(self.name))
+            self._place = START  # what will come is new
 
-    def _next(self, path: Path) -> None:
-        """Goes on at a file's beginning. Raises OSError."""
-        self._open(path)
-        self._offset, self._tail, self._is_cutting = 0, b"", False
-        self._is_live = self._is_sure = False
-        try:
-            # A daemon that goes on behind what was cut off leaves a hole, of any size.
-            self._offset = os.lseek(self._descriptor, 0, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # there is nothing else
-                raise
-        self._tail = b"\0" * min(self._offset, _TAIL_BYTES)
+    def _goes_on(self, paths: list[Path], is_first: bool = False) -> bool:
+        """Whether there is something in one of these files; it is read from there. Raises OSError."""
+        for path in paths:
+            descriptor = opened(path)
+            place = beginning(descriptor, is_first)
+            content = place.read(descriptor) or b""
+            is_whole = path != paths[-1] and len(content) < BATCH_BYTES
+            behind, lines = place.taken(content, is_whole)
+            if behind != place:
+                self._hold(descriptor)
+                self._is_live = False
+                self._take(place, behind, lines)
+                return True
+            os.close(descriptor)
+        return False
 
-    def _open(self, path: Path) -> None:
-        descriptor = _opened(path)
+    def _hold(self, descriptor: int) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = descriptor
-
-    def _holds_place(self) -> bool:
-        return os.pread(self._descriptor, len(self._tail), self._offset - len(self._tail)) == self._tail
 
     def _is_left(self) -> bool:
         """Whether the daemon writes somewhere else by now. Raises OSError."""
@@ -169,54 +187,92 @@ class LogFile:
             return False  # it was renamed, and is not there anew yet
         if os.path.samestat(there, os.fstat(self._descriptor)):
             return False
-        _check_kind(there)
+        check_kind(there)
         return there.st_size > 0
 
     # -- what it says --
 
     def _read(self) -> None:
         """Reads a batch, or finds out that there is none. Raises OSError."""
-        is_left = not self._ahead and self._is_left()
-        content = os.pread(self._descriptor, len(self._tail) + _BATCH_BYTES, self._offset - len(self._tail))
-        if not content.startswith(self._tail):
-            self._find()  # it was cut off, or written anew
-            self._due_s = time.monotonic() + POLL_S
+        is_left = self._is_left()
+        place = beginning(self._descriptor) if self._place == START else self._place
+        content = place.read(self._descriptor)
+        if content is None:
+            self._again()
             return
-        content = content[len(self._tail) :]
-        is_drained = len(content) < _BATCH_BYTES
-        self._take(content, is_drained and (is_left or bool(self._ahead)))
+        self._was_found = False
+        self._take(place, *place.taken(content, is_whole=False))
         if self._descriptor < 0:
             return
-        if not is_drained:
-            self._due_s = 0.0
-        elif self._ahead:
-            self._next(self._ahead.pop(0))
-            self._due_s = 0.0
-        elif is_left:
-            self._find(is_read=True)
-            self._due_s = 0.0
+        if len(content) < BATCH_BYTES and not self._moves_on(is_left):
+            if self._descriptor >= 0:
+                self._has_read_all()
         else:
-            self._is_live = self._is_sure = True
-            self._due_s = time.monotonic() + POLL_S
-            if not self._has_heard:
-                self._listener.failed(_NONE_YET)
+            self._due_s = 0.0
 
-    def _take(self, content: bytes, is_whole: bool) -> None:
-        """`is_whole`: nothing comes behind it, so that a last line without an end is one."""
-        whole, newline, rest = content.rpartition(b"\n")
-        if is_whole:
-            whole, newline, rest = content, b"", b""
-        is_cut = len(rest) >= _BATCH_BYTES
-        read = content if is_cut else whole + newline
-        if self._is_cutting and newline:
-            whole = whole.partition(b"\n")[2]
-        if read:
-            self._offset += len(read)
-            self._tail = (self._tail + read)[-_TAIL_BYTES:]
-        self.garbage += is_cut and not self._is_cutting
-        self._is_cutting = is_cut or (self._is_cutting and not newline)
-        if lines := [] if is_cut else list(self._lines(whole)):
-            self._listener.take(lines)
+    def _again(self) -> None:
+        """It was cut off, or written anew. Raises OSError."""
+        if not self._is_found():
+            self._first()
+        # Once at once, as it may be cut off again soon.
+        self._due_s = time.monotonic() + POLL_S if self._was_found else 0.0
+        self._was_found = True
+
+    def _moves_on(self, is_left: bool) -> bool:
+        """Whether there is a newer file with something in it. Raises OSError."""
+        if self._is_live and not is_left:
+            return False
+        if self._place == START:
+            if is_left:
+                self._take_rest(beginning(self._descriptor))
+                if self._place == START and self._descriptor >= 0:
+                    self._hold(opened(self.name))
+            return is_left
+        newer = self._newer()
+        if newer is None:
+            return is_left and self._moves_on_from_nowhere()
+        if not newer or not (is_left or len(newer) > 1):
+            return False
+        self._take_rest(self._place)
+        return self._descriptor >= 0 and self._goes_on(newer)
+
+    def _moves_on_from_nowhere(self) -> bool:
+        """The file that has been read to its end is there no more. Raises OSError."""
+        if self._is_found_edited():
+            return True
+        if not self._is_live:  # nor may those be that came between
+            self._is_gone()
+            self._first()
+            return True
+        self._take_rest(self._place)
+        self._times.begin_anew()
+        return self._descriptor >= 0 and self._goes_on([Path(self.name)])
+
+    def _take_rest(self, place: Place) -> None:
+        """A last line without an end is one: nothing comes behind it. Raises OSError."""
+        if (rest := place.read(self._descriptor)) and len(rest) < BATCH_BYTES:
+            self._take(place, *place.taken(rest, is_whole=True))
+
+    def _has_read_all(self) -> None:
+        self._is_live = True
+        self._times.settle()
+        if passed := self._times.passed:
+            self._times.passed = 0
+            what = f"{passed} lines of {self.name} are from before the last one that was read, and were passed over"
+            self._listener.log.warning(f"{what}: some may be lost", "kernel-log-passed")
+        self._due_s = time.monotonic() + POLL_S
+        if not self._has_heard:
+            self._listener.failed(_NONE_YET)
+
+    def _take(self, place: Place, behind: Place, lines: bytes) -> None:
+        """Goes on behind these lines."""
+        if behind == place:
+            return
+        self._place = behind
+        self.garbage += behind.is_cutting and not place.is_cutting
+        if told := list(self._lines(lines)) if lines else []:
+            self._listener.take(told)
+        self._held_from = (self._held_from or place) if self._times.holds else None
 
     def _lines(self, content: bytes) -> Iterator[Line]:
         from stepguard.agent.health.kernel_log.syslog import said  # patterns, once there is something to read
@@ -227,20 +283,8 @@ class LogFile:
                 continue
             self._has_kernels = True
             self._heard()
-            at_s = now_s if self._is_live else self._when(one.at_s, now_s - wall_s)
-            if at_s is not None:
-                self._last_s, self._wall_s = min(at_s, now_s), one.at_s or self._wall_s
-                yield Line(self._last_s, one.text, one.level, self._is_trusted)
-
-    def _when(self, wall_s: float | None, offset_s: float) -> float | None:
-        """When something was said that was there before; None for what is not to be told."""
-        at_s = None if wall_s is None else wall_s + offset_s
-        if self._last_s is None:
-            return at_s if at_s is not None and at_s >= 0 else None  # of this boot
-        if self._is_sure:
-            return max(self._last_s, at_s or 0.0)
-        is_new = wall_s is not None and (self._wall_s is None or wall_s >= self._wall_s)
-        return at_s if is_new else None
+            for at_s, new in self._times.told(one, self._is_live, now_s, now_s - wall_s):
+                yield Line(at_s, new.text, new.level, self._is_trusted)
 
     def _heard(self) -> None:
         if not self._has_heard:
@@ -250,32 +294,4 @@ class LogFile:
 
 def try_it(path: str) -> None:
     """Raises OSError where it cannot be read, as far as that can be told beforehand."""
-    _check_kind(os.stat(path))  # noqa: PTH116 - the path may be anything
-    os.close(_opened(path))
-
-
-def _opened(path: str | Path) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    try:
-        _check_kind(os.fstat(descriptor))
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _check_kind(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(_NO_FILE)
-
-
-def _beside(name: str) -> list[Path]:
-    """What a file was called before it was rotated, the oldest first. Raises OSError."""
-    own = Path(name)
-    found = []
-    with os.scandir(own.parent) as entries:
-        for entry in entries:
-            is_older = entry.name.startswith((f"{own.name}.", f"{own.name}-"))
-            if is_older and not entry.name.endswith(_COMPRESSED) and entry.is_file(follow_symlinks=False):
-                found.append((entry.stat(follow_symlinks=False).st_mtime_ns, Path(entry.path)))
-    return [path for _, path in sorted(found)[-_MAX_BESIDE:]]
+    os.close(opened(path))

@@ -24,12 +24,13 @@ _LEVELS = 8
 
 
 class Said(NamedTuple):
-    """`at_s`: seconds since 1970, of whole seconds their end; `level`: where the line tells none, ERROR. `at_s` is None
-    then."""
+    """`at_s`: seconds since 1970, of whole seconds their end, None where the line tells none; `level`: where it tells
+    none, ERROR; `line`: all of it."""
 
     at_s: float | None
     text: str
     level: int
+    line: str
 
 
 def said(line: bytes, now_s: float) -> Said | None:
@@ -45,7 +46,7 @@ def said(line: bytes, now_s: float) -> Said | None:
     if at_s is not None and at_s == int(at_s):
         at_s += 1
     priority = _PRI.match(text)
-    return Said(at_s, found.text, int(priority[1]) % _LEVELS if priority else ERROR)
+    return Said(at_s, found.text, int(priority[1]) % _LEVELS if priority else ERROR, text)
 
 
 def _rfc3164_s(text: str, now_s: float) -> float | None:
