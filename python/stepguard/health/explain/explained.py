@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stepguard.health.catalogue import Catalogue, shipped, status_of
+from stepguard.health.explain.markup import without_markup
 from stepguard.health.explain.quotation import unquoted
 from stepguard.health.kernel.fold import Folder
 from stepguard.health.kernel.lines import read, whole_shape
@@ -44,7 +45,7 @@ def explain(
     the text holds; time and memory go with its size."""
     if len(content) > MAX_BYTES:
         return Explained(TOO_LARGE, Judgement(Status.UNKNOWN, f"more than {MAX_BYTES >> 20} MiB: give a part of it"))
-    content = unquoted(utf8(content))
+    content = unquoted(without_markup(utf8(content)))
     if not content.strip():
         return Explained(EMPTY, Judgement(Status.UNKNOWN, "nothing to read"))
     if len(content) <= _MAX_TOOL_BYTES and kinds:

@@ -43,29 +43,39 @@ _DMESG_ISO = re.compile(
     r"(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d),(?P<us>\d{6})(?P<zone>[+-]\d\d:?\d\d)" + _CALLER + "? ?"
 )
 _TIMES = (
-    re.compile(rf"{_MONTH} (?P<day>[ \d]?\d) (?P<clock>\d\d:\d\d:\d\d)(?:\.\d{{1,6}})? "),
+    re.compile(rf"{_MONTH} (?P<day>[ \d]?\d)(?: \d{{4}})? (?P<clock>\d\d:\d\d:\d\d)(?:\.\d{{1,6}})? "),
     re.compile(r"(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?) "),
     re.compile(
         rf"{_DAY} (?P<iso>\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})?) (?P<zone>[A-Z]{{1,5}}|[+-]\d{{2,4}}) "
     ),
     re.compile(r"(?P<unix>\d{9,10}\.\d{6}) "),
 )
-_TAG = re.compile(r"(?:(?P<host>\S{0,254}[^\s:]) )?(?P<tag>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,20})\])?:(?: |$)")
+# Where a site's template leaves out the blank, a kernel's stamp comes at once.
+_TAG = re.compile(
+    r"(?:(?P<host>\S{0,254}[^\s:]) )?(?P<tag>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,20})\])?:"
+    r"(?: |$|(?<=kernel:)(?=\[))"
+)
 _MONOTONIC_TAG = re.compile(r"(?P<host>[\w.-]{1,255}) (?P<tag>kernel|[^\s:\[\]]{1,64}\[\d{1,10}\]): ")
 _RFC5424 = re.compile(
     r"<(?P<pri>\d{1,3})>1 (?P<at>\S{1,64}) (?P<host>\S{1,255}) (?P<tag>\S{1,48}) (?P<pid>\S{1,128}) \S{1,32} "
     r'(?:-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: \ufeff?|$)'
 )
 # What may stand before a whole line of a log: a host's name or a file's (pdsh, grep, grep -n -A 1), containers' (CRI,
-# kubectl --timestamps and --prefix, docker compose).
+# kubectl --timestamps and --prefix, docker compose); a line's number (cat -n, less -N).
 _BEHIND = re.compile(
     r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?(?=[\[<A-Z\d])"
     r"|(?:[\w./@+-]{1,255}-)?\d{1,9}-(?=[\[<A-Z\d])"
+    r"|\d{1,9}[ \t](?=[\[<A-Z\d])"
     r"|\[pod/[^\]\s]{1,253}\] ?|[\w.-]{1,128} {1,32}\| "
     r"|(?P<host>[\w./@+-]{1,255}):(?:\d{1,9}:)? ?(?=[\[<A-Z\d]))"
 )
 _INDENT = re.compile(r"[ \t]{1,64}")
 _FIRST = re.compile(r"[\[<\d]|[^\W\d_]")
+_KERNEL = "kernel"
+# Of a line that has lost its time, or that a syslog daemon (" kernel:…") or systemd ("kernel[0]: …") has told all.
+_TAG_ALONE = re.compile(r"kernel(?:\[0\])?: ?")
+# rsyslog, of lines that came one after the other; no name of a task has room for its beginning.
+_REPEATED = re.compile(r"message repeated \d{1,9} times: \[ ?(?P<text>.*)\]$", re.DOTALL)
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _KERNEL_FACILITY = 0
 _FACILITY_BITS = 3
@@ -79,7 +89,7 @@ def parse(number: int, text: str) -> LogLine | None:
         inner = _parse(number, text[behind.end() :])
         if inner is not None:
             host = behind["host"] or ""
-            return inner._replace(host=inner.host or (host if "/" not in host else ""))
+            return inner._replace(host=inner.host or (host if "/" not in host and host != _KERNEL else ""))
     return line
 
 
@@ -93,6 +103,12 @@ def of_syslog(text: str) -> LogLine | None:
 def unindented(text: str) -> str:
     """A line without what it is indented by."""
     return text[indent.end() :] if text[:1] in " \t" and (indent := _INDENT.match(text)) else text
+
+
+def untagged(text: str) -> str:
+    """What a line that stands in no format says, without the kernel's tag, where it has that alone."""
+    text = unindented(text)
+    return text[tag.end() :] if text.startswith(_KERNEL) and (tag := _TAG_ALONE.match(text)) else text
 
 
 def without_stamp(text: str) -> str:
@@ -192,7 +208,12 @@ def _timed(number: int, text: str, pri: int | None) -> LogLine | None:
 
 
 def _own(text: str, is_kernel: bool) -> str:
-    return without_stamp(text) if is_kernel else text
+    if not is_kernel:
+        return text
+    text = without_stamp(text)
+    if text.startswith("message repeated ") and (repeated := _REPEATED.match(text)):
+        return without_stamp(repeated["text"])
+    return text
 
 
 def unescaped(text: str) -> str:

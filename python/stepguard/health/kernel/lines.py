@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepguard.health.kernel import dmesg_json, journal, pasted
-from stepguard.health.kernel.formats import parse, unindented
+from stepguard.health.kernel.formats import parse, untagged
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.shape import OF_KMSG, Shape, shape_of
 
@@ -65,7 +65,7 @@ def _records(content: bytes) -> Iterator[LogLine]:
 
 def _single(number: int, text: str) -> LogLine:
     line = journal.json_line(number, text) if text.startswith(("{", "data: {")) else parse(number, text)
-    return line or LogLine(number, None, "", "", unindented(text), False)
+    return line or LogLine(number, None, "", "", untagged(text), False)
 
 
 def _is_one(text: str) -> bool:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable
 
 from stepguard.health.kernel.around import Around
-from stepguard.health.kernel.formats import parse, unindented
+from stepguard.health.kernel.formats import parse, untagged
 from stepguard.health.kernel.journal import begin, begins_docker
 
 _MAX_LINES = 50_000
@@ -63,7 +63,7 @@ def shape_of(lines: Iterable[str]) -> Shape:
             in_value = has_records and _NAME_ALONE.match(text) is not None
         elif in_value and text:
             continue
-        elif _KERNEL_START.match(unindented(text)):
+        elif _KERNEL_START.match(untagged(text)):
             bare += 1
             around.after_log(text)
         elif not text.startswith(OF_KMSG) and not around.has(text):

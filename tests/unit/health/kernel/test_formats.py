@@ -56,6 +56,12 @@ def test_all_formats_in_one_paste() -> None:
     assert found == {True: kernel.count(True), False: kernel.count(False)}
 
 
+def test_a_files_name_is_no_repeated_line() -> None:
+    said = f"message repeated 3 times: [ {GONE}]: a: potentially unexpected fatal signal 11."
+    assert events(read(f"Jun  1 12:00:00 n1 kernel: {said}\n".encode())) == []
+    assert [line.text for line in lines(f"[   12.345678] message repeated 3 times: [ {GONE}]")] != [GONE]
+
+
 def test_lines_are_numbered_as_in_the_file() -> None:
     text = f"\n\n[    1.000000] {QUIET}\r\n\n[    2.000000] {GONE}\n"
     assert [(line.number, line.text) for line in lines(text)] == [(3, QUIET), (5, GONE)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepguard.health.kernel.lines import whole_shape
+from stepguard.health.kernel import events
+from stepguard.health.kernel.lines import read, whole_shape
 from stepguard.health.kernel.shape import Shape
 
 GONE = "[834123.456789] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=x, GPU has fallen off the bus.\n"
@@ -69,3 +70,27 @@ def test_an_excerpt_in_a_mail() -> None:
     bare = GONE.partition("] ")[2]
     assert shape(f"Hi,\nlook:\n{bare}Thanks\n") is Shape.EXCERPT
     assert shape(f"epoch 1\n{bare}") is Shape.OTHER
+
+
+LOCKUP = "watchdog: BUG: soft lockup - CPU#12 stuck for 26s! [python:1234]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"kernel: {LOCKUP}",
+        f"kernel:{LOCKUP}",
+        f"\nMessage from syslogd@n1 at Mar 12 03:14:15 ...\n kernel:NMI {LOCKUP}",
+        f"Broadcast message from systemd-journald@n1 (Tue 2024-03-12 03:14:15 UTC):\n\nkernel[0]: {LOCKUP}",
+    ],
+)
+def test_what_all_terminals_were_told(text: str) -> None:
+    assert shape(text) is Shape.EXCERPT
+    assert [(event.code, event.trusted) for event in events(read(text.encode()))] == [("soft-lockup", True)]
+    assert shape(f"epoch 1\n{text}") is Shape.OTHER
+
+
+def test_the_kernels_tag_alone_makes_no_kernel_line_of_a_programs() -> None:
+    assert shape("kernel: epoch 1\n") is Shape.OTHER
+    assert shape(f"alice: kernel: {LOCKUP}") is Shape.OTHER
+    assert shape(f"kernel[4711]: {LOCKUP}") is Shape.OTHER

@@ -15,8 +15,8 @@ from stepguard.health.kernel.formats import of_syslog
 _LINE_MAX_BYTES = 1 << 13
 _TAG = b"kernel"
 _PRI = re.compile(r"<(\d{1,3})>")
-# RFC 3164 has the months in English, and neither a year nor a zone.
-_RFC3164 = re.compile(r"(?:<\d{1,3}>)?([A-Z][a-z]{2}) ([ \d]\d) (\d\d):(\d\d):(\d\d)")
+# RFC 3164 has the months in English, and neither a year, which some write all the same, nor a zone.
+_RFC3164 = re.compile(r"(?:<\d{1,3}>)?([A-Z][a-z]{2}) ([ \d]\d)(?: (\d{4}))? (\d\d):(\d\d):(\d\d)")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # A clock may be ahead of ours; what is further ahead is of last year.
 _AHEAD_S = 86_400.0
@@ -53,9 +53,9 @@ def _rfc3164_s(text: str, now_s: float) -> float | None:
     found = _RFC3164.match(text)
     if not found or found[1] not in _MONTHS:
         return None
-    month, day, hour, minute, second = _MONTHS.index(found[1]) + 1, *map(int, found.groups()[1:])
-    year = time.localtime(now_s).tm_year
-    for guess in (year + 1, year, year - 1):
+    told, this_year = found[3], time.localtime(now_s).tm_year
+    month, day, hour, minute, second = _MONTHS.index(found[1]) + 1, *map(int, found.group(2, 4, 5, 6))
+    for guess in (int(told),) if told else (this_year + 1, this_year, this_year - 1):
         try:
             at_s = time.mktime((guess, month, day, hour, minute, second, 0, 0, -1))
         except (ValueError, OverflowError):
