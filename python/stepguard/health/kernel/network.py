@@ -28,7 +28,7 @@ _HEALTH = r"(?:[Hh]ealth issue observed, |synd 0x[0-9a-f]{1,4}: )"
 _FIRMWARE = re.compile(
     rf"{_MLX5}(?!{_HEALTH}.{{1,64}}, severity\([4-7]\)){_HEALTH}?"
     r"(?:handling bad device here|device's health compromised|Fatal error \d|firmware (?:internal|CRC) error"
-    r"|irisc not responding|unrecoverable hardware error|HW fatal error)"
+    r"|irisc not responding|unrecoverable hardware error|HW fatal error|PCI slot is unavailable)"
 )
 _ISSUE = re.compile(rf"{_MLX5}[Hh]ealth issue observed, ")
 _BOND = re.compile(rf"{_NAME}: (?:\(slave (?P<slave>{_NAME})\): )?link status (?:definitely )?(?P<state>up|down)\b")

@@ -68,6 +68,25 @@ def test_a_gpu_that_was_named_just_before(events: KernelEvents) -> None:
     assert _short(events.of(lines)) == [("xid", None, "0000:1b:00", 1, 1.0)]
 
 
+def test_what_firmware_reports_comes_line_by_line(events: KernelEvents) -> None:
+    mark = "{4}[Hardware Error]: "
+    lines = [f"{mark}event severity: fatal", f"{mark} Error 0, type: fatal", f"{mark}  section_type: PCIe error"]
+    assert [events.of([Line(1.0, line)]) for line in lines] == [[], [], []]
+    found = events.of([Line(1.0, "usb 1-1: new device"), Line(2.0, f"{mark}  device_id: 0000:3a:01.0")])
+    assert _short(found) == [("aer", "fatal", "0000:3a:01", 1, 2.0)]
+
+
+def test_a_record_that_somebody_began_is_the_firmwares_from_its_own_beginning(events: KernelEvents) -> None:
+    mark = "{4}[Hardware Error]: "
+    begun = [f"{mark}event severity: fatal", f"{mark} Error 0, type: fatal", f"{mark}  section_type: PCIe error"]
+    true = [
+        f"{mark}event severity: corrected",
+        f"{mark} Error 0, type: corrected",
+        f"{mark}  section_type: memory error",
+    ]
+    assert _short(events.of([Line(1.0, line) for line in begun + true])) == [("mce", "corrected", "", 1, 1.0)]
+
+
 def test_one_kill_is_one(events: KernelEvents) -> None:
     lines = [
         "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0,oom_memcg=/slurm/job_7,"
