@@ -48,11 +48,17 @@ def effective(config: Config) -> list[str]:
 
 def _told(key: str, section: object) -> str:
     """What is behind a value, where it does not say so itself."""
-    if key != "kernel_log" or not isinstance(section, Health):
+    if not isinstance(section, Health):
         return ""
     names = choice.names(section.kernel_log)
-    read = next((name for name in names if not choice.problem(name)), "")
-    return f": {read} here" if read and len(names) > 1 else ""
+    if key == "kernel_log_trusted" and section.kernel_log_trusted and not any(map(choice.is_file, names)):
+        return ": without effect, for no log file is read"
+    if key != "kernel_log" or len(names) < 2:
+        return ""
+    problems = {name: choice.problem(name) for name in names}
+    read = next((name for name in names if not problems[name]), "")
+    before = choice.told({name: "" if name == read else why for name, why in problems.items()})
+    return f": {read} here{f' ({before})' if before and read != names[0] else ''}" if read else ""
 
 
 def local_problems(config: Config, resolved: Sequence[Resolver] = (os.path.normpath,)) -> list[str]:
@@ -126,7 +132,7 @@ def _health(config: Health) -> Iterator[str]:
         yield str(error)
     problems = {name: choice.problem(name) for name in choice.names(config.kernel_log)}
     if problems and all(problems.values()):
-        why = "; ".join(f"{name}: {why}" if len(problems) > 1 else why for name, why in problems.items())
+        why = choice.told(problems)
         yield f'[health] kernel_log = {json.dumps(config.kernel_log)}: {why}; name another, or "" to leave it unread'
 
 

@@ -18,6 +18,7 @@ from stepguard.config import Config, Health, load
 from unit.agent.agent_process import AgentProcess
 
 Make = Callable[..., AgentProcess]
+_OF_PROC = "it is of /proc, which has no log that others can read as well: name /dev/kmsg"
 
 
 def check(agent: AgentProcess) -> subprocess.CompletedProcess[str]:
@@ -98,31 +99,28 @@ def test_it_shows_what_is_in_effect(make_agent: Make, rows: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_kmsg", "has_journalctl", "shown", "problem"),
+    ("has_kmsg", "programs", "shown", "problem"),
     [
-        (True, True, "default: {kmsg} here", ""),
-        (False, True, "default: journald here", ""),
-        (
-            False,
-            False,
-            "default",
-            "{kmsg}: No such file or directory: {kmsg}; journald: journalctl is not installed; name",
-        ),
+        (True, ["journalctl", "setpriv"], "default: {kmsg} here", ""),
+        (False, ["journalctl", "setpriv"], "default: journald here ({kmsg}: No such file or directory)", ""),
+        (False, ["setpriv"], "default", "journalctl"),
+        (False, ["journalctl"], "default", "setpriv"),
     ],
 )
 def test_it_shows_where_the_kernels_log_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kmsg: bool, has_journalctl: bool, shown: str, problem: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_kmsg: bool, programs: list[str], shown: str, problem: str
 ) -> None:
     kmsg = tmp_path / "kmsg"
     monkeypatch.setattr(choice, "_KMSG", str(kmsg))
     monkeypatch.setenv("PATH", str(tmp_path))
     if has_kmsg:
         kmsg.touch()
-    if has_journalctl:
-        (tmp_path / "journalctl").touch(mode=0o755)
+    for program in programs:
+        (tmp_path / program).touch(mode=0o755)
     assert f'kernel_log = "auto"  # {shown.format(kmsg=kmsg)}' in effective(Config())
     found = [one for one in local_problems(Config()) if "kernel_log" in one]
-    assert [problem.format(kmsg=kmsg) in one for one in found] == ([True] if problem else [])
+    why = f"{kmsg}: No such file or directory; journald: {problem} is not installed; name"
+    assert [why in one for one in found] == ([True] if problem else [])
 
 
 @pytest.mark.parametrize(
@@ -132,11 +130,32 @@ def test_it_shows_where_the_kernels_log_is_read(
         ("{0}", "it is no file that lines can be read from"),
         ("{0}/kern.log", "No such file or directory: {0}/kern.log"),
         ("/dev/zero", "what is there is no log as /dev/kmsg gives it"),
-        ("/proc/version", ""),
+        *((path, _OF_PROC) for path in ("/proc/kmsg", "/proc/version", "/proc/self/mem", "{0}/link", "{0}/kmsg")),
+        ("{0}/shadow", "none of its last lines is one of a syslog daemon's"),
+        ("{0}/empty", ""),
+        ("{0}/messages", ""),
     ],
 )
 def test_a_kernels_log_that_is_none(tmp_path: Path, setting: str, problem: str) -> None:
+    for link in ("link", "kmsg"):
+        (tmp_path / link).symlink_to("/proc/kmsg")
+    (tmp_path / "shadow").write_text("root:*:19000:0:99999:7:::\n")
+    (tmp_path / "empty").touch()
+    (tmp_path / "messages").write_text("no line\nNov 30 05:00:00 n1 sshd[7]: session opened\n")
     setting = setting.format(tmp_path)
     said = f'[health] kernel_log = "{setting}": {problem.format(tmp_path)}; name another, or "" to leave it unread'
     found = [one for one in local_problems(Config(health=Health(kernel_log=setting))) if "kernel_log" in one]
     assert found == ([said] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("setting", "shown"),
+    [
+        ("auto", ": without effect, for no log file is read"),
+        ("journald", ": without effect, for no log file is read"),
+        ("/var/log/kern.log", ""),
+    ],
+)
+def test_a_trust_that_does_nothing_is_shown(setting: str, shown: str) -> None:
+    config = Config(health=Health(kernel_log=setting, kernel_log_trusted=True))
+    assert f"kernel_log_trusted = true  # default{shown}" in effective(config)

@@ -47,7 +47,7 @@ def test_what_the_kernel_says(real: Journald, read: Read) -> None:
     assert [line.level for line in reader.lines] == [3, 3, 4]
     now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     assert all(before_s - 1 <= line.at_s <= now_s and line.is_trusted for line in reader.lines)
-    assert (reader.fails, reader.told("garbage"), reader.told("path")) == ([""], 0, "journald")
+    assert (reader.fails[1:], reader.told("garbage"), reader.told("path")) == ([""], 0, "journald")
 
 
 @needs_journald
@@ -137,7 +137,7 @@ def test_journald_where_kmsg_cannot_be_read(
     real.says("one")
     reader = read("auto", boot_id=BOOT_ID)
     reader.until(lambda: bool(reader.lines))
-    why = f"{kmsg}: No such file or directory: {kmsg}"
+    why = f"{kmsg}: No such file or directory"
     assert (reader.told("path"), reader.told("instead"), reader.fails) == ("journald", why, [why, ""])
     assert f"the kernel's log is read from journald: {why}" in reader.said()
     cursor = reader.log.cursor()

@@ -150,9 +150,37 @@ def test_a_kept_number_that_no_record_has_yet_is_given_up(feed: Feed, read: Read
     assert "lines of the kernel's log before line 3 may be unread" in reader.said()
 
 
+@pytest.mark.parametrize(
+    "place", [{"after_s": 1e12}, {"offset_s": -1e9}, {"offset_s": 1e12}, {"sequence": 10**27}, {"sequence": 1 << 64}]
+)
+def test_a_place_that_cannot_be(read: Read, place: dict[str, float]) -> None:
+    """All that comes would be too old, or have been read."""
+    with pytest.raises(ValueError, match=r"future|no place"):
+        read(Path("/dev/kmsg"), cursor={"boot_id": BOOT, "path": "/dev/kmsg", "at_s": 1.0, **place})
+
+
+@pytest.mark.parametrize("name", ["kmsg", "kern.log"])
+def test_the_file_that_takes_lines_from_others_is_not_read(tmp_path: Path, read: Read, name: str) -> None:
+    (tmp_path / name).symlink_to("/proc/kmsg")
+    reader = read(tmp_path / name)
+    reader.turn()
+    assert reader.fails == ["it is of /proc, which has no log that others can read as well: name /dev/kmsg"]
+
+
 def test_garbage_is_passed_over(feed: Feed, read: Read) -> None:
     path, write = feed
-    garbage = ["", "no head", "4,x,1,-;text", ";", "4,1;text", f"{'9' * 5000},1,1,-;", "-4,2,1,-;text", "\x00\xff"]
+    garbage = [
+        "",
+        "no head",
+        f"4,{10**27},1,-;",
+        f"4,1,{1 << 64},-;",
+        "4,x,1,-;text",
+        ";",
+        "4,1;text",
+        f"{'9' * 5000},1,1,-;",
+        "-4,2,1,-;text",
+        "\x00\xff",
+    ]
     write("\n".join(garbage) + "\n" + record(3, "after"))
     reader = read(path)
     reader.until(lambda: reader.texts == ["after"])

@@ -10,10 +10,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
+from stepguard import named_file
 from stepguard.agent.health.kernel_log import journald, kmsg, log_file
 from stepguard.agent.health.kernel_log.source import Listener, Source
 from stepguard.config import KERNEL_LOG_WORDS, Health
@@ -21,6 +23,8 @@ from stepguard.errors import reason
 
 _AUTO, _JOURNALD = KERNEL_LOG_WORDS
 _KMSG = "/dev/kmsg"
+_END_BYTES = 1 << 16
+_NO_LINES = "none of its last lines is one of a syslog daemon's"
 
 
 def names(setting: str) -> list[str]:
@@ -34,6 +38,11 @@ def sources(config: Health, listener: Listener, cursor: Mapping[str, Any]) -> li
     return [_source(name, config, listener, cursor) for name in names(config.kernel_log)]
 
 
+def is_file(name: str) -> bool:
+    """Whether a source is a syslog daemon's file."""
+    return name != _JOURNALD and not _is_kmsg(name)
+
+
 def problem(name: str) -> str:
     """Why a source cannot be read here, as far as that can be told beforehand; "" where nothing tells."""
     try:
@@ -43,9 +52,30 @@ def problem(name: str) -> str:
             kmsg.try_it(name)
         else:
             log_file.try_it(name)
+            _try_lines(name)
     except OSError as error:
         return reason(error)
     return ""
+
+
+def told(problems: Mapping[str, str]) -> str:
+    """Why sources cannot be read, in one line; where there is but one, without its name."""
+    return "; ".join(
+        f"{name}: {why.removesuffix(f': {name}')}" if len(problems) > 1 else why
+        for name, why in problems.items()
+        if why
+    )
+
+
+def _try_lines(path: str) -> None:
+    """Raises OSError where none of a file's last lines is a syslog daemon's."""
+    from stepguard.agent.health.kernel_log.syslog import is_log  # patterns
+
+    with named_file.opened(Path(path)) as descriptor:
+        begin = max(0, os.fstat(descriptor).st_size - _END_BYTES)
+        end = os.pread(descriptor, _END_BYTES, begin)
+    if end and not is_log(end):
+        raise OSError(_NO_LINES)
 
 
 def _is_kmsg(path: str) -> bool:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stepguard.agent.health.kernel_log.source import check_not_of_proc
+
 BATCH_BYTES = 1 << 18
 # Some lines, so that one of them is still there when others are taken out.
 _TAIL_BYTES = 1 << 10
@@ -126,6 +128,7 @@ def check_kind(status: os.stat_result) -> None:
     """Raises OSError where nobody can read lines from it."""
     if not stat.S_ISREG(status.st_mode):
         raise OSError(_NO_FILE)
+    check_not_of_proc(status)
 
 
 def beside(name: str) -> list[Path]:

@@ -10,7 +10,7 @@ be told whether it is still there; and by its time, so that what has been read i
 has been moved to, or where the cursor is refused.
 
 A quiet kernel and a journal without the kernel's lines (a container's) look alike, so before the first line nothing is
-well. Nor where journalctl waits for a disk or was stopped.
+well; nor where journalctl was stopped, or waits for a disk and cannot go on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import selectors
 import shutil
 import signal
@@ -35,9 +36,15 @@ from stepguard.process import Child, spawn
 
 NAME = "journald"
 _PROGRAM = "journalctl"
+# It dies with us: util-linux's setpriv asks for that before it becomes journalctl.
+_GUARD = ("setpriv", "--pdeathsig=KILL")
 _FIELDS = "MESSAGE,PRIORITY,SYSLOG_FACILITY,_SOURCE_MONOTONIC_TIMESTAMP,_TRANSPORT"
-# How long the first line of this boot may take, from a disk that is slow.
+# When it is told that the first line of this boot has not come: a disk may be slow. And when it is asked anew, as one
+# that began before its journal was there never finds it.
 _ANSWER_S = 20.0
+_GIVE_UP_S = 900.0
+# A process that was killed ends within milliseconds, where it can.
+_END_S = 0.05
 _CHECK_S = 60.0
 _HANGING = frozenset("DTt")  # proc(5): waiting for a disk, stopped, traced
 _CURSOR = re.compile(r"[\w=;-]{1,512}")
@@ -66,7 +73,7 @@ class Journald:
         self._batches: Batches | None = None
         self._stderr = -1
         self._told = self._logged = ""
-        self._begun_s = self._check_at_s = 0.0
+        self._begun_s = self._check_at_s = self._answer_at_s = 0.0
         self._is_suspect = False
         self._garbage = 0
 
@@ -78,7 +85,7 @@ class Journald:
     def due_s(self) -> float:
         if self._batches is None:
             return float("inf")
-        answer_s = float("inf") if self._has_heard else self._begun_s + _ANSWER_S
+        answer_s = float("inf") if self._has_heard else self._answer_at_s
         return min(self._batches.due_s, self._check_at_s, answer_s)
 
     def cursor(self) -> dict[str, Any]:
@@ -100,6 +107,7 @@ class Journald:
             return
         self._begun_s = time.monotonic()
         self._check_at_s = self._begun_s + _CHECK_S
+        self._answer_at_s = self._begun_s + _ANSWER_S
         if self._is_resuming:
             self._heard()  # it has the kernel's lines, and nobody knows when the next one comes
 
@@ -108,11 +116,18 @@ class Journald:
             return
         self._batches.turn()
         now_s = time.monotonic()
-        if self._batches is not None and not self._has_heard and now_s >= self._begun_s + _ANSWER_S:
-            self._failed("it has no line of this boot's kernel")
+        if self._batches is not None and not self._has_heard and now_s >= self._answer_at_s:
+            self._has_not_answered(now_s)
         elif self._child is not None and now_s >= self._check_at_s:
             self._check_at_s = now_s + _CHECK_S
             self._check()
+
+    def _has_not_answered(self, now_s: float) -> None:
+        if now_s >= self._begun_s + _GIVE_UP_S:
+            self._failed("it has no line of this boot's kernel")
+            return
+        self._answer_at_s = self._begun_s + _GIVE_UP_S
+        self._listener.waits(f"in {now_s - self._begun_s:.0f} s it has told no line of this boot's kernel")
 
     def stop(self) -> None:
         if self._child is None:
@@ -123,6 +138,8 @@ class Journald:
         self._close_stderr()
         with contextlib.suppress(ProcessLookupError):
             self._child.send_signal(signal.SIGKILL)
+        select.select([self._child.pidfd] if self._child.status is None else [], [], [], _END_S)
+        self._child.poll()
         self._killed, self._child, self._batches = self._child, None, None
 
     def _look_for_the_last(self) -> None:
@@ -133,8 +150,7 @@ class Journald:
 
     def _start(self) -> None:
         """Raises OSError or ProcessError."""
-        # It dies with us: util-linux's setpriv asks for that before it becomes journalctl.
-        argv = ["setpriv", "--pdeathsig=KILL", _PROGRAM, "--quiet", "--no-pager", "--follow", "--no-tail"]
+        argv = [*_GUARD, _PROGRAM, "--quiet", "--no-pager", "--follow", "--no-tail"]
         argv += ["--output=json", f"--output-fields={_FIELDS}"]
         argv += [f"--cursor={self._cursor}"] if self._cursor else []
         argv += ["_TRANSPORT=kernel", f"_BOOT_ID={self._listener.boot_id.replace('-', '')}"]
@@ -265,8 +281,9 @@ class _Entry(NamedTuple):
 
 def try_it() -> None:
     """Raises OSError where it cannot be read, as far as that can be told beforehand."""
-    if not shutil.which(_PROGRAM):
-        raise OSError(f"{_PROGRAM} is not installed")
+    for program in (_PROGRAM, _GUARD[0]):
+        if not shutil.which(program):
+            raise OSError(f"{program} is not installed")
 
 
 def _checked(cursor: Any) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stepguard.agent.health.kernel_log.choice import sources
+from stepguard.agent.health.kernel_log.choice import sources, told
 from stepguard.agent.health.kernel_log.source import Line, Listener, Source, boottime_s, seconds_of
 from stepguard.agent.log import Log
 from stepguard.config import Health
@@ -18,6 +18,7 @@ RETRY_S = 60.0
 _SOON_S = 1.0
 # What two sources tell of a line's time: syslog's is of whole seconds.
 _TIMES_APART_S = 1.0
+_NONE_YET = "it has told no line yet"
 
 
 class KernelLog:
@@ -42,14 +43,14 @@ class KernelLog:
         self._log = log
         self._take = take
         self._fail = fail
-        listener = Listener(boot_id, selector, log, self._said, self._heard, self._failed)
+        listener = Listener(boot_id, selector, log, self._said, self._heard, self._waits, self._failed)
         self._sources = sources(config, listener, cursor)
         # The time of the last line of this boot, and by which source.
         self._last_s = seconds_of(cursor, "at_s") if cursor.get("boot_id") == boot_id else None
-        if self._last_s is not None and self._last_s > boottime_s():
-            raise ValueError("a line of the future")
         self._path = str(cursor.get("path", ""))
         self._after_s = seconds_of(cursor, "after_s") if self._last_s is not None else None
+        if max(self._last_s or 0.0, self._after_s or 0.0) > boottime_s():
+            raise ValueError("a line of the future")
         self._current: Source | None = None
         self._whys: dict[str, str] = {}
         self._why = self._said_why = self._instead = ""
@@ -94,6 +95,9 @@ class KernelLog:
             self._after_s = self._last_s
         self._heard_at_s = None
         source.begin()
+        if self._current is source and self._heard_at_s is None and not self._why:
+            self._why = _NONE_YET
+            self._fail(self._why)
 
     def _said(self, lines: list[Line]) -> None:
         assert self._current is not None
@@ -107,6 +111,7 @@ class KernelLog:
     def _heard(self) -> None:
         assert self._current is not None
         self._heard_at_s = time.monotonic()
+        self._whys.pop(self._current.name, None)
         instead = self._all_whys()
         if instead and instead != self._instead:
             self._log.info(f"the kernel's log is read from {self._current.name}: {instead}")
@@ -114,6 +119,15 @@ class KernelLog:
             self._log.info(f"the kernel's log is read again: {self._current.name}")
         self._why, self._said_why, self._instead = "", "", instead
         self._fail("")
+
+    def _waits(self, why: str) -> None:
+        assert self._current is not None
+        self._whys[self._current.name] = why
+        self._why = self._all_whys()
+        if self._why != self._said_why:
+            self._log.warning(f"the kernel's log cannot be read yet: {self._why}")
+        self._said_why, self._instead = self._why, ""
+        self._fail(self._why)
 
     def _failed(self, why: str) -> None:
         source = self._current
@@ -142,4 +156,4 @@ class KernelLog:
         self._fail(self._why)
 
     def _all_whys(self) -> str:
-        return "; ".join(f"{name}: {why}" if len(self._sources) > 1 else why for name, why in self._whys.items())
+        return told({one.name: self._whys.get(one.name, "") for one in self._sources})

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepguard.agent.health.kernel_log.batches import Batches
-from stepguard.agent.health.kernel_log.source import Line, Listener, boottime_s, seconds_of
+from stepguard.agent.health.kernel_log.source import Line, Listener, boottime_s, check_not_of_proc, seconds_of
 from stepguard.errors import reason
 
 _HEAD_MAX_BYTES = 80
@@ -25,6 +25,10 @@ _KMSG = os.makedev(1, 11)  # Documentation/admin-guide/devices.txt of the kernel
 _NO_LOG = "what is there is no log as /dev/kmsg gives it"
 _NO_PLACE = "lines of the kernel's log before line {} may be unread: what was kept of how far it was read is wrong"
 _NONE_YET = -1
+# kernel/printk of the kernel: both are u64.
+_NUMBER_END = 1 << 64
+# How far the log's clock may be from the one since boot: minutes for months, hours for a suspended machine.
+_OFFSET_MAX_S = 86_400.0
 
 
 class Kmsg:
@@ -40,6 +44,8 @@ class Kmsg:
         # The log's clock is not corrected as others are: minutes apart after months of uptime.
         said_s = seconds_of(cursor, "offset_s") if is_ours else None
         self._offset_s = boottime_s() - time.monotonic() if said_s is None else said_s
+        if self._sequence >= _NUMBER_END or abs(self._offset_s) > boottime_s() + _OFFSET_MAX_S:
+            raise ValueError(f"no place in {path}")
         self._batches: Batches | None = None
         self._is_log = False  # a record has been read since it was opened
         self._garbage = 0
@@ -140,6 +146,7 @@ def _opened(path: str) -> int:
     is_fifo = stat.S_ISFIFO(status.st_mode)
     if not (is_device or is_fifo or stat.S_ISREG(status.st_mode)):
         raise OSError(_NO_LOG)
+    check_not_of_proc(status)
     # A FIFO that is open for writing too has no end when its last writer goes.
     flags = (os.O_RDWR if is_fifo else os.O_RDONLY) | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     return os.open(path, flags)
@@ -150,7 +157,8 @@ def _numbers(head: bytes) -> tuple[int, int, int] | None:
     words = head[:_HEAD_MAX_BYTES].split(b",", 3)
     if len(words) <= 3 or not (words[0].isdigit() and words[1].isdigit() and words[2].isdigit()):
         return None
-    return int(words[0]), int(words[1]), int(words[2])
+    priority, sequence, us = map(int, words[:3])
+    return (priority, sequence, us) if sequence < _NUMBER_END and us < _NUMBER_END else None
 
 
 def _text(said: bytes) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 import selectors
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from stepguard.agent.log import Log
 
 # As in syslog(3).
 ERROR = 3
+_OF_PROC = "it is of /proc, which has no log that others can read as well: name /dev/kmsg"
 
 
 class Line(NamedTuple):
@@ -32,6 +34,7 @@ class Listener:
 
     `take`    gets the lines of a batch
     `heard`   the source can be read; called once after each `begin`
+    `waits`   it cannot yet, and why: it goes on trying
     `failed`  it cannot, and why: it is stopped by this, and begins anew when it is asked to
     """
 
@@ -40,6 +43,7 @@ class Listener:
     log: Log
     take: Callable[[list[Line]], None]
     heard: Callable[[], None]
+    waits: Callable[[str], None]
     failed: Callable[[str], None]
 
 
@@ -72,6 +76,13 @@ class Source(Protocol):
 
     def document(self) -> dict[str, Any]:
         """What is told of it besides."""
+
+
+def check_not_of_proc(status: os.stat_result) -> None:
+    """Raises OSError for a file of /proc: what is read from /proc/kmsg is taken away from the syslog daemon (proc(5)),
+    and none of the others is a log."""
+    if status.st_dev == os.stat("/proc").st_dev:  # noqa: PTH116 - as that of `status` is
+        raise OSError(_OF_PROC)
 
 
 def boottime_s() -> float:

@@ -49,6 +49,12 @@ def said(line: bytes, now_s: float) -> Said | None:
     return Said(at_s, found.text, int(priority[1]) % _LEVELS if priority else ERROR, text)
 
 
+def is_log(content: bytes) -> bool:
+    """Whether a line of this, or more, is a syslog daemon's."""
+    texts = content.replace(b"\0", b"").decode(errors="replace").split("\n")
+    return any((found := of_syslog(text[:_LINE_MAX_BYTES])) and found.tag for text in texts)
+
+
 def _rfc3164_s(text: str, now_s: float) -> float | None:
     found = _RFC3164.match(text)
     if not found or found[1] not in _MONTHS:
