@@ -64,8 +64,8 @@ def test_a_fault_of_the_programs_own_is_named_and_not_resumed(lab: Cluster, job:
 @pytest.mark.parametrize("xid", [13, 31])
 def test_what_comes_for_the_fifth_time_on_one_gpu_is_the_hardwares(lab: Cluster, job: Job, xid: int) -> None:
     """The four before it were under programs that have ended."""
-    for _ in range(4):
-        kernel(lab, "n2").xid(xid, gpu=1, text=WORDS)
+    for pid in range(70, 74):
+        kernel(lab, "n2").xid(xid, gpu=1, text=WORDS.replace("77", str(pid)))
         time.sleep(APART_S)
 
     def item() -> dict[str, Any]:

@@ -13,6 +13,7 @@ gpu_events_child  the process that NVML tells of events
 gpus          one name for a GPU that has several
 snapshot      how a node was at one moment; difference: what happened between two (difference_table)
 
+repetition    which lines are of one crash, and whether crashes repeat
 occurrences   events over time; presence: findings over time; resets: GPUs that were reset in between
 policy        from all that was seen to the node's verdict (verdict); discretion: what of it all may know
 marking       what is done to the node in Slurm; breaker: to how many; reacting: by the agent's process

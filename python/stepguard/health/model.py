@@ -64,6 +64,8 @@ class Event:
     `source`   who tells: xid, sxid, aer, link, oom, mce, nvme, lustre, lockup, efa, neuron, …
     `code`     the source's own number or name for it; None where it has none
     `row`      the catalogue's name for it, where it has no code
+    `pid`      of the program that it names; "" for none
+    `places`   where on the device, as far as its lines tell (see health/repetition)
     `device`   PCI address (0000:0f:00), interface, disk or device name; "" where the line names none
     `count`    how often: identical ones are counted, not repeated
     `trusted`  the kernel said it; False where anybody could have written the line
@@ -82,6 +84,8 @@ class Event:
     text: str = ""
     at_s: float | None = None
     row: str = ""
+    pid: str = ""
+    places: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

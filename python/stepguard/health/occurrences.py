@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from stepguard.health.model import Action, Event, FaultClass
+from stepguard.health.repetition import APART_S, MAX_COUNT, Crashes, Rule, When, together
 from stepguard.health.verdict import weight
 
 # The kernel of a sick node says the same few things; what is beyond this is the oldest.
 MAX_RECORDS = 256
-_MAX_TIMES = 64
 _MAX_TEXT = 500
 HARDWARE = frozenset({FaultClass.HARDWARE_REPLACE, FaultClass.HARDWARE_RESET, FaultClass.REBOOT})
 
@@ -20,24 +20,11 @@ Key = tuple[str, int | str | None, str]
 """Source, code, device."""
 
 
-class Repetition(Protocol):
-    """`count` times on one device within `within_s`, and an event is of this class and action instead."""
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def within_s(self) -> float: ...
-    @property
-    def fault_class(self) -> FaultClass: ...
-    @property
-    def action(self) -> Action: ...
-
-
 class Row(Protocol):
     """What the policy needs of a row of the catalogue."""
 
     @property
-    def repeats(self) -> Repetition | None: ...
+    def repeats(self) -> Rule | None: ...
     @property
     def overridden_by(self) -> tuple[str, ...]: ...
 
@@ -50,7 +37,7 @@ Lookup = Callable[[str, int | str], Row]
 class Occurrence:
     """All events of one key. Class, action and text are those of the newest; of several at one time, the gravest.
 
-    `times_s`  one for each time that counts by itself, in order: the lines of one crash are one time
+    `lines`    what tells one crash from the next, in order: time, pid and places, of one moment and program together
     `row`      the catalogue's name for it, where it has no code
     """
 
@@ -63,41 +50,46 @@ class Occurrence:
     action: Action
     text: str
     count: int = 0
-    times_s: list[float] = field(default_factory=list)
+    lines: list[tuple[float, str, list[str]]] = field(default_factory=list)
     row: str = ""
 
     @property
     def key(self) -> Key:
         return self.source, self.code, self.device
 
-    def add(self, event: Event, seen_s: float, apart_s: float) -> None:
-        """Takes in one more; `apart_s` is how long what belongs to one crash may take."""
+    def add(self, event: Event, seen_s: float) -> None:
+        """Takes in one more."""
         text = event.text[:_MAX_TEXT]
         newest = (self.last_s, weight(self.action), self.fault_class.value, self.text)
         if (seen_s, weight(event.action), event.fault_class.value, text) > newest:
             self.last_s, self.action, self.fault_class, self.text = seen_s, event.action, event.fault_class, text
         self.first_s = min(self.first_s, seen_s)
         self.count += event.count
-        # Of each span of that length the first, which does not depend on the order in which they come.
-        spans = {int(time // apart_s): time for time in sorted([seen_s, *self.times_s], reverse=True)}
-        self.times_s = [spans[span] for span in sorted(spans)][-_MAX_TIMES:]
+        # Of each span of that length and each program the first, which does not depend on the order in which they come.
+        # What names no program is of one that the same moment's lines name.
+        known = {_moment(time, pid): (time, pid, places) for time, pid, places in self.lines}
+        at = _moment(seen_s, event.pid)
+        time, _, places = known.get(at, (seen_s, event.pid, []))
+        known[at] = (min(time, seen_s), event.pid, sorted(together(frozenset(places), event.places)))
+        self.lines = [known[moment] for moment in sorted(known)][-MAX_COUNT:]
 
-    def repeated(self, rule: Repetition, apart_s: float) -> bool:
-        """Whether it has come `rule.count` times, each `apart_s` after the one before, within the rule's time."""
-        counted: list[float] = []
-        for time in self.times_s:
-            if not counted or time - counted[-1] >= apart_s:
-                counted.append(time)
-        ends = counted[rule.count - 1 :]
-        return any(end - start <= rule.within_s for start, end in zip(counted, ends, strict=False))
+    def repeated(self, rule: Rule) -> bool:
+        """Whether it has come too often by this rule."""
+        crashes = Crashes()
+        for time, pid, places in self.lines:
+            crashes.add(When(time), pid, frozenset(places))
+        return crashes.repeat(rule)
+
+
+def _moment(time_s: float, pid: str) -> tuple[int, bool, str]:
+    return int(time_s // APART_S), not pid, pid
 
 
 class Occurrences:
     """The events of a node."""
 
-    def __init__(self, lookup: Lookup, apart_s: float) -> None:
+    def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
-        self._apart_s = apart_s
         self._by_key: dict[Key, Occurrence] = {}
 
     def __iter__(self) -> Iterator[Occurrence]:
@@ -112,14 +104,14 @@ class Occurrences:
         if known is None:
             fresh = (event.source, event.code, event.device, seen_s, seen_s, event.fault_class, event.action)
             known = self._by_key[key] = Occurrence(*fresh, event.text[:_MAX_TEXT], row=event.row)
-        known.add(event, seen_s, self._apart_s)
+        known.add(event, seen_s)
         if len(self._by_key) > 2 * MAX_RECORDS:
             self._keep_newest()
 
     def judged(self, one: Occurrence) -> tuple[FaultClass, Action]:
         """Its class and action, those of its repetition where it has come too often on one device."""
         rule = self._row(one).repeats
-        if rule is not None and one.device and one.repeated(rule, self._apart_s):
+        if rule is not None and one.device and one.repeated(rule):
             return rule.fault_class, rule.action
         return one.fault_class, one.action
 
@@ -139,7 +131,7 @@ class Occurrences:
         for one in self._by_key.values():
             one.first_s += by_s
             one.last_s += by_s
-            one.times_s = [time + by_s for time in one.times_s]
+            one.lines = [(time + by_s, pid, places) for time, pid, places in one.lines]
 
     def to_state(self) -> list[dict[str, Any]]:
         self._keep_newest()
@@ -149,7 +141,8 @@ class Occurrences:
         """Takes in what `to_state` gave. Raises KeyError, TypeError or ValueError when it is nothing of the kind."""
         for record in state:
             named = {"fault_class": FaultClass(record["fault_class"]), "action": Action(record["action"])}
-            one = Occurrence(**{**record, **named})
+            lines = [(float(time), str(pid), list(places)) for time, pid, places in record["lines"]]
+            one = Occurrence(**{**record, **named, "lines": lines})
             self._by_key[one.key] = one
 
     def _keep_newest(self) -> None:

@@ -31,8 +31,6 @@ _OF_ONE_GPU = frozenset({"xid"})
 _XID_154, _ROW_YIELDS = ("xid", 154), frozenset({"xid-154", "recovery"})
 # The driver says both within this time, in either order.
 _SAID_TOGETHER_S = 5.0
-# Lines of one crash come within this time.
-APART_S = 2.0
 
 _RESET_MENDS = frozenset({Action.NONE, Action.RESTART_APPLICATION, Action.RESET_GPU})
 _REBOOT_MENDS = _RESET_MENDS | {Action.REBOOT}
@@ -49,7 +47,6 @@ class Rules:
     hysteresis: Hysteresis
     hardware_age_s: float
     warning_age_s: float
-    apart_s: float = APART_S
 
     @classmethod
     def of(cls, config: Health, lookup: Lookup, status_of: StatusOf) -> Rules:
@@ -73,7 +70,7 @@ class NodeHealth:
         self._rules = rules
         self._boot_id = boot_id
         self._gpus = Gpus()
-        self._events = Occurrences(rules.lookup, rules.apart_s)
+        self._events = Occurrences(rules.lookup)
         self._findings = Presences(rules.hysteresis)
 
     # What was seen

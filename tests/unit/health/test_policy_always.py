@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,12 +18,16 @@ from unit.health.building import GPU, OTHER, RULES, XID_79, finding, looked_at, 
 
 CLASSES = st.sampled_from([(one, action) for one in FaultClass for action in Action])
 EVENTS = st.builds(
-    lambda code, judged, device, trusted, text: xid(code, judged[0], judged[1], device, trusted, text),
+    lambda code, judged, device, trusted, text, pid, places: replace(
+        xid(code, judged[0], judged[1], device, trusted, text), pid=pid, places=places
+    ),
     st.sampled_from([13, 31, 48, 79, 154, 999]),
     CLASSES,
     st.sampled_from([GPU, OTHER, "GPU-1", "", "nvme0"]),
     st.booleans(),
     st.sampled_from(["a", "b", "\x1b[31m: : "]),
+    st.sampled_from(["", "7", "8"]),
+    st.sampled_from([frozenset[str](), frozenset({"0.1"}), frozenset({"0.2"}), frozenset({"1.1"})]),
 )
 FINDINGS = st.builds(
     finding,

@@ -26,7 +26,7 @@ from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.recognize import event_of
 from stepguard.health.kernel.sighting import PCI, Sighting
 from stepguard.health.model import Action, Event, FaultClass, Status
-from stepguard.health.policy import APART_S
+from stepguard.health.repetition import APART_S, together
 
 _REMEMBERED = 256
 _NEURON_DRIVER = Path("/sys/module/neuron")
@@ -51,19 +51,20 @@ class KernelEvents:
     def of(self, lines: Iterable[Line]) -> list[tuple[Event, float]]:
         """The events of these lines and when they happened: identical ones counted, those of one moment as one."""
         found: list[tuple[Event, float]] = []
-        places: dict[tuple[object, ...], int] = {}
+        indices: dict[tuple[object, ...], int] = {}
         for line in lines:
             at_s, text = line.at_s, line.text
             for sighting in self._sightings(line):
                 count = self._count(sighting, at_s)
-                key = sighting[:5]
-                place = places.get(key)
-                if place is not None and at_s - found[place][1] < APART_S:
-                    event, first_s = found[place]
-                    found[place] = dataclasses.replace(event, count=event.count + count), first_s
-                    continue
-                places[key] = len(found)
+                key = (*sighting[:5], sighting.pid)
+                index = indices.get(key)
                 event = event_of(sighting, LogLine(0, None, "", "kernel", text, is_kernel=True))
+                if index is not None and at_s - found[index][1] < APART_S:
+                    known, first_s = found[index]
+                    places = together(known.places, event.places)
+                    found[index] = dataclasses.replace(known, count=known.count + count, places=places), first_s
+                    continue
+                indices[key] = len(found)
                 found.append((dataclasses.replace(event, count=count), at_s))
         return found
 

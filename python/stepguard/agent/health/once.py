@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stepguard.health.model import Event
-from stepguard.health.policy import APART_S
+from stepguard.health.repetition import APART_S
 
 KERNEL, NVML = "kernel", "nvml"
 _REMEMBERED = 64

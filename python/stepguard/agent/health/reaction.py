@@ -14,7 +14,7 @@ from stepguard.agent.log import Log
 from stepguard.config import Config
 from stepguard.health.marking import GATE_S, MARKED_S, REASONS, RETRY_S, remembered
 from stepguard.health.model import Status
-from stepguard.health.policy import APART_S
+from stepguard.health.repetition import APART_S
 from stepguard.health.verdict import Item, NodeVerdict
 
 # Where slurmctld does not answer.

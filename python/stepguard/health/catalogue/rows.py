@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from stepguard.errors import ConfigError
 from stepguard.health.catalogue.entry import XID_154, Entry, Repeats
 from stepguard.health.model import Action, FaultClass
+from stepguard.health.repetition import MAX_COUNT
 
 # The file that has a source's rows; every other source is the kernel's.
 FILES = {"xid": "xid.toml", "sxid": "sxid.toml", "dcgm": "dcgm.toml"}
@@ -20,7 +21,6 @@ KERNEL_FILE = "kernel.toml"
 SITE_KEYS = ("class", "action", "meaning", "repeats")
 _REPEATS_KEYS = ("count", "within_s", "class", "action")
 _MAX_MEANING = 1000
-_MAX_COUNT = 1_000_000
 _Named = TypeVar("_Named", FaultClass, Action)
 
 
@@ -103,8 +103,8 @@ def _repeats(row: object, where: str) -> Repeats:
     if missing := [key for key in _REPEATS_KEYS if key not in row]:
         raise ConfigError(f"key {missing[0]!r} is missing", where, "it is needed")
     count, within_s = row["count"], row["within_s"]
-    if type(count) is not int or not 2 <= count <= _MAX_COUNT:
-        raise ConfigError(f"bad value {count!r}", f"{where} count", f"a number from 2 to {_MAX_COUNT} is needed")
+    if type(count) is not int or not 2 <= count <= MAX_COUNT:
+        raise ConfigError(f"bad value {count!r}", f"{where} count", f"a number from 2 to {MAX_COUNT} is needed")
     if type(within_s) not in (int, float) or not 0 < within_s < float("inf"):
         raise ConfigError(f"bad value {within_s!r}", f"{where} within_s", "seconds are needed, more than 0")
     fault_class = _named(FaultClass, row["class"], f"{where} class")

@@ -2,16 +2,14 @@
 """The events of a log: identical ones of one host counted, then the rules that take more than one line.
 
 - More lines on one event (the detail of an SXID or a PCIe error, the second line on one OOM kill) do not count anew.
-- A code with a rule of repetition (XIDs 13 and 31) is something else once it has come so often on one device. One fault
-  of a program prints many lines within a moment: they are one time. Where lines tell no time, the same line once more
-  is another.
+- A code with a rule of repetition (XIDs 13 and 31) is something else once it has come so often on one device (see
+  health/repetition). Where lines tell no time and no program, the same line once more is another time.
 - What an XID 154 asks for counts for more than the rows of the other XIDs on its GPU. "None" speaks of those before it:
   the GPU has recovered. What only asks somebody to look ("Drain P2P", or an action that is not known) leaves them.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -22,11 +20,10 @@ from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.recognize import event_of
 from stepguard.health.kernel.sighting import Sighting
 from stepguard.health.model import Action, Event, FaultClass
+from stepguard.health.repetition import MAX_COUNT, Crashes, When
 
 # Events of different kinds or devices that are kept; a log with more is hostile, or of more devices than a node has.
 MAX_EVENTS = 10_000
-_SAME_FAULT_S = 1.0
-_MAX_TEXTS = 64
 _MAX_TEXT = 1000
 
 
@@ -40,24 +37,10 @@ class _Key(NamedTuple):
     host: str
 
 
-class _When(NamedTuple):
-    """Seconds, and by which clock: of the world's, or of the log's own."""
-
-    seconds: float
-    is_of_the_world: bool
-
-
-def _when(line: LogLine) -> _When | None:
+def _when(line: LogLine) -> When | None:
     if line.at_s is not None:
-        return _When(line.at_s, True)
-    return None if line.clock_s is None else _When(line.clock_s, False)
-
-
-def _apart_s(one: _When | None, other: _When | None) -> float | None:
-    """None where nobody can tell. A log may run backwards."""
-    if one is None or other is None or one.is_of_the_world is not other.is_of_the_world:
-        return None
-    return abs(one.seconds - other.seconds)
+        return When(line.at_s, is_of_the_world=True)
+    return None if line.clock_s is None else When(line.clock_s)
 
 
 _Gpu = tuple[str, str, bool]
@@ -68,41 +51,24 @@ def _gpu_of(key: _Key) -> _Gpu:
 
 
 class _Times:
-    """How often something has come that prints several lines each time."""
+    """How often something has come that a rule of repetition is about."""
 
     def __init__(self, repeats: Repeats) -> None:
         self.repeats = repeats
-        self._recent: collections.deque[_When | None] = collections.deque(maxlen=repeats.count)
-        self._total = 0
-        self._pids: set[str] = set()
-        self._texts: collections.Counter[str] = collections.Counter()
-        self.has_passed = False
+        self._crashes = Crashes()
+        self._have_repeated = False
 
-    def add(self, line: LogLine, pid: str) -> None:
-        if self.has_passed:
+    def add(self, line: LogLine, sighting: Sighting) -> None:
+        if self._have_repeated:
             return
-        text = line.text.replace(pid, "") if pid else line.text
-        when = _when(line)
-        if self._is_new(when, pid, text):
-            self._total += 1
-            self._recent.append(when)
-            self.has_passed = self._is_enough()
-        if text in self._texts or len(self._texts) < _MAX_TEXTS:
-            self._texts[text] += 1
-        if pid and len(self._pids) < _MAX_TEXTS:
-            self._pids.add(pid)
+        places = frozenset({sighting.place} if sighting.place else ())
+        self._crashes.add(_when(line), sighting.pid, places, line.text)
+        if len(self._crashes) >= 2 * MAX_COUNT:
+            self._have_repeated = self.have_repeated()
+            self._crashes.keep_newest(MAX_COUNT)
 
-    def _is_new(self, when: _When | None, pid: str, text: str) -> bool:
-        if not self._total or (pid and pid not in self._pids):
-            return True
-        apart_s = _apart_s(self._recent[-1], when)
-        return self._texts[text] >= self._total if apart_s is None else apart_s > _SAME_FAULT_S
-
-    def _is_enough(self) -> bool:
-        if len(self._recent) < self.repeats.count:
-            return False
-        apart_s = _apart_s(self._recent[0], self._recent[-1])
-        return apart_s is None or apart_s <= self.repeats.within_s
+    def have_repeated(self) -> bool:
+        return self._have_repeated or self._crashes.repeat(self.repeats)
 
 
 @dataclasses.dataclass
@@ -117,7 +83,7 @@ class _Counted:
 
     def counted(self) -> Event:
         fault_class, action = self.event.fault_class, self.event.action
-        if self.times and self.times.has_passed:
+        if self.times and self.times.have_repeated():
             fault_class, action = self.times.repeats.fault_class, self.times.repeats.action
         count = self.main or self.details
         return dataclasses.replace(self.event, count=count, fault_class=fault_class, action=action)
@@ -153,7 +119,8 @@ class Folder:
                 return
             event = dataclasses.replace(event_of(sighting, line), text=line.text[:_MAX_TEXT])
             counted = self._counted[key] = _Counted(event, sighting.is_overridable, sighting.recovers)
-            if sighting.code is not None and (rule := self._catalogue.lookup(key.source, sighting.code).repeats):
+            row = sighting.row if sighting.code is None else sighting.code
+            if rule := self._catalogue.lookup(key.source, row).repeats:
                 counted.times = _Times(rule)
         if sighting.is_detail:
             counted.details += 1
@@ -161,7 +128,7 @@ class Folder:
             counted.main += 1
         counted.last = self._in_context.lines
         if counted.times:
-            counted.times.add(line, sighting.pid)
+            counted.times.add(line, sighting)
 
     def _recoveries(self) -> dict[_Gpu, _Counted]:
         """The last XID 154 of each GPU that says what is to be done."""

@@ -30,6 +30,9 @@ _MORE_CODE = re.compile(r", (?:Xid )?(?P<code>\d{1,3})(?=, |$)")
 _MAX_REST = 512
 # The task may call itself anything, ", " and "Fatal" among it: all that can be its name is left out.
 _TASK = re.compile(r", pid='?(?P<pid>\d{1,10}|<unknown>)'?(?:, name=.{0,15}(?=, |$))?", re.DOTALL)
+_UNKNOWN_TASK = "<unknown>"
+# Graphics SM Warp Exception on (GPC 0, TPC 1, SM 0): Out Of Range Address
+_PLACE = re.compile(r"\(GPC (\d{1,3}), (?:CPC \d{1,3}, )?TPC (\d{1,3})\b")
 # A client's version is 63 characters of its own choice: "NVRM: API mismatch: the client has the version …, but".
 _NVRM = r"NVRM: (?!API mismatch)"
 _GONE = re.compile(
@@ -78,13 +81,15 @@ def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
             fault_class, action = sub_code.fault_class, sub_code.action
     elif code == nvlink5.RECOVERY_XID and "recovery" in entry.overridden_by:
         fault_class, action = nvlink5.recovery(rest) or (fault_class, action)
+    place = _PLACE.search(rest) if entry.repeats else None
     return Sighting(
         "xid",
         code,
         device,
         fault_class,
         action,
-        pid=task["pid"] if task else "",
+        pid=task["pid"] if task and task["pid"] != _UNKNOWN_TASK else "",
+        place=".".join(place.groups()) if place else "",
         is_overridable=XID_154 in entry.overridden_by,
         recovers=code == nvlink5.RECOVERY_XID,
     )

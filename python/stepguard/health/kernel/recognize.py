@@ -91,4 +91,6 @@ def event_of(sighting: Sighting, line: LogLine) -> Event:
         text=line.text,
         at_s=line.at_s,
         row=sighting.row,
+        pid=sighting.pid,
+        places=frozenset({sighting.place} if sighting.place else ()),
     )

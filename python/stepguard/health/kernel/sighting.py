@@ -17,9 +17,10 @@ _SHORT_DOMAIN = 4
 class Sighting(NamedTuple):
     """An event of one line.
 
-    `code` None: the source names none, and `row` is the catalogue's name for it. `pid`: of the program that it names,
-    for telling one fault from the next. `is_detail`: the line says more of an event that another line names.
-    `is_overridable`: an XID 154 of the same GPU counts for more. `recovers`: it is such an XID 154.
+    `code`      None: the source names none, and `row` is the catalogue's name for it
+    `pid`       of the program that it names, for telling one fault from the next; `place`: where on the GPU, "GPC.TPC"
+    `is_detail` the line says more of an event that another line names
+    `is_overridable`  an XID 154 of the same GPU counts for more; `recovers`: it is such an XID 154
     """
 
     source: str
@@ -32,6 +33,7 @@ class Sighting(NamedTuple):
     is_overridable: bool = False
     recovers: bool = False
     row: str = ""
+    place: str = ""
 
 
 def by_catalogue(catalogue: Catalogue, source: str, code: int | str, device: str, is_detail: bool = False) -> Sighting:
