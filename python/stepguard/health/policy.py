@@ -159,6 +159,8 @@ class NodeHealth:
         try:
             if state["schema"] != SCHEMA:
                 raise ValueError(f"schema {state['schema']}, and {SCHEMA} is known")
+            if not isinstance(state["boot_id"], str):
+                raise ValueError(f"a boot {state['boot_id']}")
             made._gpus = Gpus(state["gpus"])
             made._events.from_state(state["events"])
             made._findings.from_state(dict(state))

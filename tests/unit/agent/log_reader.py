@@ -37,7 +37,7 @@ class Reader:
         self._selector = selectors.DefaultSelector()
         log = Log(self._said)
         config = Health(kernel_log=str(path), kernel_log_trusted=is_trusted)
-        self.log = KernelLog(config, boot_id, cursor or {}, self._selector, log, self._take, self.fails.append)
+        self.log = KernelLog(config, boot_id, self._selector, log, self._take, self.fails.append, cursor or {})
 
     def _take(self, lines: list[Line]) -> None:
         self.batches.append(len(lines))

@@ -68,23 +68,26 @@ class Keeper:
         self._probes = configured(config.health)
         self._file = StateFile(layout.health, storing, log)
         rules = Rules.of(config.health, lambda source, code: self._catalogue.lookup(source, code), status_of)
+        take, fail = self._kernel_said, self._kernel_log_fails
+        health = functools.partial(_node_health, rules, boot_id)
+        events = functools.partial(EventLog, boot_id=boot_id)
+        kernel_log = functools.partial(KernelLog, self._config, boot_id, selector, log, take, fail)
+        # What has been counted, and how far the log was read that it was counted from.
+        self._file.stand_or_fall({"health": health, "told": Once, "events": events, "kernel_log": kernel_log})
         kept = self._file.restored
-        self._health = kept("health", lambda state: _node_health(state, rules, boot_id), {})
+        self._health = kept("health", health, {})
         self._health.keep_probes(self._probes)
         self._once = kept("told", Once, [])
         self._jobs = kept("jobs", JobGpus, {})
         self._resets = kept("resets", lambda state: Resets(state, boot_id), {})
         self._gpu_count = kept("gpu_count", lambda state: GpuCount(config, state, selector, log), {})
-        self._events = kept("events", lambda state: EventLog(state, boot_id), {})
+        self._events = kept("events", events, {})
         self._reports: dict[str, tuple[Report, float]] = {}
         self._counts = {"kernel_events": 0, "gpu_events": 0}
         self._cycle = Cycle(
             self._probes, config.health.cycle_s, self._settings, selector, self._reported, self._file.change
         )
-        take, fail = self._kernel_said, self._kernel_log_fails
-        self._kernel_log = kept(
-            "kernel_log", lambda state: KernelLog(self._config, boot_id, state, selector, log, take, fail), {}
-        )
+        self._kernel_log = kept("kernel_log", kernel_log, {})
         self._gpu_events = GpuEvents(selector, log, self._gpu_told) if config.health.gpu_events else None
         self._reaction = kept("reaction", lambda state: Reaction(config, state, selector, log), {})
         self._offences = kept("offences", lambda state: Offences(config.health, state), {})
@@ -281,7 +284,7 @@ class Keeper:
         }
 
 
-def _node_health(state: Mapping[str, Any], rules: Rules, boot_id: str) -> NodeHealth:
+def _node_health(rules: Rules, boot_id: str, state: Mapping[str, Any]) -> NodeHealth:
     return NodeHealth.from_state(state, rules, boot_id, _now_s()) if state else NodeHealth(rules, boot_id)
 
 

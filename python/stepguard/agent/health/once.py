@@ -15,14 +15,13 @@ _REMEMBERED = 64
 
 
 class Once:
-    """`state` is what an earlier `state()` gave. Who told of a code first is its teller for that moment; what the other
-    tells within APART_S is the same."""
+    """`state` is what an earlier `state()` gave; ValueError or TypeError where it is not. Who told of a code first is
+    its teller for that moment; what the other tells within APART_S is the same."""
 
     def __init__(self, state: Iterable[Any] = ()) -> None:
         self._told: dict[tuple[Any, str], tuple[str, float]] = {}
-        for one in state:
-            if isinstance(one, list) and len(one) == 4:
-                self._told[one[0], str(one[1])] = (str(one[2]), float(one[3]))
+        for code, device, teller, told_s in state:
+            self._told[code, str(device)] = (str(teller), float(told_s))
 
     def state(self, now_s: float) -> list[list[Any]]:
         return [[*key, *told] for key, told in self._told.items() if abs(now_s - told[1]) < 2 * APART_S]

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stepguard import named_file
 from stepguard.agent.log import Log
 from stepguard.agent.storing import Job, Storing
 from stepguard.errors import reason
 
 SCHEMA = 1
 _MAX_BYTES = 4 << 20
+_STRANGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 _Part = TypeVar("_Part")
 
 
@@ -34,15 +36,29 @@ class StateFile:
         that it understands, which is said."""
         try:
             return make(self.loaded.get(name, nothing))
-        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        except _STRANGE as error:
             self._lost(f"{name}: {error}")
             return make(nothing)
 
+    def stand_or_fall(self, makes: Mapping[str, Callable[[Any], object]]) -> None:
+        """Forgets all of these parts where `make` refuses what was kept of one, or one is missing, which is said: what
+        is counted twice or never otherwise."""
+        kept = {name: self.loaded[name] for name in makes if name in self.loaded}
+        if not kept:
+            return
+        why = ", ".join(f"{name}: it is missing" for name in makes if name not in kept)
+        for name, state in kept.items():
+            try:
+                makes[name](state)
+            except _STRANGE as error:
+                why = f"{name}: {error}"
+        if why:
+            self._lost(f"{why}; so all of {', '.join(makes)} begin anew")
+            self.loaded = {name: state for name, state in self.loaded.items() if name not in makes}
+
     def _load(self) -> dict[str, Any]:
         try:
-            with self._path.open("rb") as file:
-                content = file.read(_MAX_BYTES + 1)
-            state = json.loads(content)
+            state = json.loads(named_file.read(self._path, _MAX_BYTES))
             if isinstance(state, dict) and state.get("schema") == SCHEMA:
                 return state
             why = "it is of another form"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -295,6 +296,48 @@ def test_state_that_is_damaged_is_said_and_begun_anew(watched: AgentProcess) -> 
         assert "what was known of this node's health is lost" in watched.log()[said:], content
         wait_until(lambda: item(watched, 79).get("count") == 1, 15)  # the log still has it
         watched.stop()
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("health", {"schema": 2}),
+        ("health", "x"),
+        ("health", None),
+        ("told", "x"),
+        ("kernel_log", {"boot_id": None}),
+        ("kernel_log", {"offset_s": -1e9}),
+        ("kernel_log", None),
+        ("events", [7]),
+    ],
+)
+def test_what_was_counted_and_the_place_in_the_log_stand_or_fall_together(
+    watched: AgentProcess, part: str, changed: object
+) -> None:
+    """Else a fault would be forgotten, or counted twice. None: that part is missing."""
+    kernel = kernel_of(watched)
+    kernel.xid(79)
+    kernel.xid(48, gpu=1)
+    wait_until(lambda: item(watched, 48), 5)
+    watched.stop()
+    state = json.loads(watched.layout.health.read_text())
+    if changed is None:
+        del state[part]
+    else:
+        state[part] = {**state[part], **changed} if isinstance(changed, dict) else changed
+    watched.layout.health.write_text(json.dumps(state))
+    watched.start()
+    assert f"what was known of this node's health is lost: {watched.layout.health}: {part}: " in watched.log()
+    wait_until(lambda: item(watched, 48), 5)
+    assert (item(watched, 79)["count"], item(watched, 48)["count"]) == (1, 1)
+
+
+def test_something_else_in_the_place_of_the_state(watched: AgentProcess) -> None:
+    watched.stop()
+    watched.layout.health.unlink()
+    os.mkfifo(watched.layout.health)
+    watched.start()
+    assert f"{watched.layout.health}: it is not a regular file" in watched.log()
 
 
 def test_a_reboot_mends(watched: AgentProcess) -> None:

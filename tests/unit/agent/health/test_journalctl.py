@@ -224,7 +224,7 @@ def test_it_dies_with_the_agent(program: Callable[[str], Path], read: Read, tmp_
     agent = (
         "import selectors, time; from stepguard.agent.log import Log; from stepguard.config import Health\n"
         "from stepguard.agent.health.kernel_log import KernelLog\n"
-        "log = KernelLog(Health(kernel_log='journald'), 'b', {}, selectors.DefaultSelector(), Log(), print, print)\n"
+        "log = KernelLog(Health(kernel_log='journald'), 'b', selectors.DefaultSelector(), Log(), print, print, {})\n"
         "log.turn(); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", agent]) as process:

@@ -47,7 +47,9 @@ def test_over_a_restart() -> None:
     once.counted(XID_79, 100.0, NVML)
     assert Once(once.state(101.0)).counted(XID_79, 100.1, KERNEL) == (dataclasses.replace(XID_79, count=0), 100.1)
     assert once.state(200.0) == []
-    assert Once([["nonsense"], 3]).state(0) == []
+    for nonsense in ([["nonsense"]], [3], "x", 7):
+        with pytest.raises((ValueError, TypeError)):
+            Once(nonsense)  # type: ignore[arg-type]
 
 
 def test_only_so_many_are_remembered() -> None:

@@ -32,17 +32,19 @@ class KernelLog:
         self,
         config: Health,
         boot_id: str,
-        cursor: Mapping[str, Any],
         selector: selectors.BaseSelector,
         log: Log,
         take: Callable[[list[Line]], None],
         fail: Callable[[str], None],
+        cursor: Mapping[str, Any],
     ) -> None:
         self._setting = config.kernel_log
         self._boot_id = boot_id
         self._log = log
         self._take = take
         self._fail = fail
+        if cursor and not isinstance(cursor["boot_id"], str):
+            raise ValueError(f"a boot {cursor['boot_id']}")
         listener = Listener(boot_id, selector, log, self._said, self._heard, self._waits, self._failed)
         self._sources = sources(config, listener, cursor)
         # The time of the last line of this boot, and by which source.
