@@ -3,7 +3,8 @@
 
     dmesg, -T, -d, --show-delta, --time-format iso|delta|reltime|ctime, -x, -r; with the caller (CONFIG_PRINTK_CALLER)
     /dev/kmsg
-    syslog by RFC 3164 and RFC 5424, with and without PRI; rsyslog's ISO times
+    syslog by RFC 3164 and RFC 5424, with and without PRI; rsyslog's ISO times; BusyBox's `host facility.level tag:`
+    (sysklogd/syslogd.c)
     journalctl -o short, short-iso, short-precise, short-full, short-unix, short-monotonic; without host names
     any of these behind `host: ` (pdsh, clush) or `file:` (grep)
 
@@ -33,8 +34,9 @@ _STAMP = re.compile(
     rf"|(?=<))(?: ?<[ +]{{0,12}}\d{{1,10}}\.\d{{6}} ?>)?\]{_CALLER}? ?"
 )
 _CALLER_ALONE = re.compile(rf"{_CALLER} ")
+_FACILITY = r"(?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7])"
 _DECODED = re.compile(
-    r"(?P<facility>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) *:"
+    rf"{_FACILITY} *:"
     r"(?:emerg|alert|crit|err|warn|notice|info|debug) *: ?"
 )
 _PRI = re.compile(r"<(?P<pri>\d{1,3})>")
@@ -52,7 +54,8 @@ _TIMES = (
 )
 # Where a site's template leaves out the blank, a kernel's stamp comes at once.
 _TAG = re.compile(
-    r"(?:(?P<host>\S{0,254}[^\s:]) )?(?P<tag>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,20})\])?:"
+    rf"(?:(?P<host>\S{{0,254}}[^\s:]) (?:{_FACILITY}\.[a-z]{{3,7}} )?)?"
+    r"(?P<tag>[^\s:\[\]]{1,64})(?:\[(?P<pid>[^\]\s]{1,20})\])?:"
     r"(?: |$|(?<=kernel:)(?=\[))"
 )
 _MONOTONIC_TAG = re.compile(r"(?P<host>[\w.-]{1,255}) (?P<tag>kernel|[^\s:\[\]]{1,64}\[\d{1,10}\]): ")
@@ -201,7 +204,7 @@ def _timed(number: int, text: str, pri: int | None) -> LogLine | None:
     if not tagged:
         return LogLine(number, at_s, "", "", rest, False, clock_s)
     is_kernel = tagged["tag"] == "kernel" and tagged["pid"] is None
-    if pri is not None and pri >> _FACILITY_BITS != _KERNEL_FACILITY:
+    if (pri is not None and pri >> _FACILITY_BITS != _KERNEL_FACILITY) or tagged["facility"] not in (None, "kern"):
         is_kernel = False
     said = _own(rest[tagged.end() :], is_kernel)
     return LogLine(number, at_s, tagged["host"] or "", tagged["tag"], said, is_kernel, clock_s)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # it has patterns, for when there is something to read
 # init/version-timestamp.c (linux_banner) of the kernel, printed first of all by start_kernel().
 _BANNER = "Linux version "
 # The time since boot that printk may put before a text.
-_STAMP = re.compile(r"kernel: \[ *(\d{1,10}\.\d{6})\]")
+_STAMP = re.compile(r"kernel: ?\[ *(\d{1,10}\.\d{6})\]")
 _MAX_HELD = 10_000
 
 Told = list[tuple[float, "Said"]]
