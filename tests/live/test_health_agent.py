@@ -164,8 +164,8 @@ def test_a_programs_fault_is_no_nodes_until_it_comes_again_and_again(node: Node)
     item = node.await_item(13)
     assert (item["class"], item["status"], node.status()["status"]) == ("application", "warn", "warn")
     node.stays_in_service()
-    for _ in range(4):
-        node.kernel.xid(13, gpu=1)
+    for pid in range(78, 82):
+        node.kernel.xid(13, gpu=1, text=f"pid={pid}, name=python, Graphics SM Warp Exception on (GPC 0, TPC 1, SM 0): x")
         time.sleep(2.2)  # one crash prints its lines within two seconds
     until("it counts as hardware", lambda: node.item(13)["class"] == "hardware-reset", 15)
     node.await_mark(REBOOT)

@@ -100,8 +100,8 @@ def test_five_times_on_one_gpu_is_hardware(watched: AgentProcess) -> None:
     wait_until(lambda: item(watched, 13).get("count") == 5, 5)
     assert item(watched, 13)["class"] == "application"
     watched.stop()
-    for ago_s in (12, 9, 6, 3):
-        kernel.xid(13, ago_s=ago_s)
+    for pid, ago_s in ((78, 12), (79, 9), (80, 6), (81, 3)):
+        kernel.xid(13, text=f"pid={pid}, name=python, Graphics Exception", ago_s=ago_s)
     watched.start()
     wait_until(lambda: item(watched, 13).get("count") == 9, 5)
     assert (item(watched, 13)["class"], item(watched, 13)["action"]) == ("hardware-reset", "reset-gpu")

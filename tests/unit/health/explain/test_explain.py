@@ -45,7 +45,12 @@ def verdict(text: str) -> tuple[str, Status]:
         (XID.format(999), "kernel-log", "unknown"),
         (XID.format(13), "kernel-log", "warn"),
         (XID.format(13) * 5, "kernel-log", "warn"),
-        ("".join(XID.replace("12.3", f"{n}2.3").format(13) for n in range(1, 6)), "kernel-log", "fail"),
+        ("".join(XID.replace("12.3", f"{n}2.3").format(13) for n in range(1, 6)), "kernel-log", "warn"),
+        (
+            "".join(XID.replace("12.3", f"{n}2.3").replace("4711", f"{n}").format(13) for n in range(1, 6)),
+            "kernel-log",
+            "fail",
+        ),
         ("Jun  1 12:00:00 n1 root: NVRM: Xid (PCI:0000:0f:00): 79, x\n", "kernel-log", "unknown"),
         ("Jun  1 12:00:00 n1 sshd[1]: Accepted publickey for root\n", "kernel-log", "unknown"),
         (QUIET + "Jun  1 12:00:00 n1 root: NVRM: Xid (PCI:0000:0f:00): 79, x\n", "kernel-log", "ok"),
