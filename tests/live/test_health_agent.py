@@ -165,7 +165,7 @@ def test_a_programs_fault_is_no_nodes_until_it_comes_again_and_again(node: Node)
     assert (item["class"], item["status"], node.status()["status"]) == ("application", "warn", "warn")
     node.stays_in_service()
     for pid in range(78, 82):
-        node.kernel.xid(13, gpu=1, text=f"pid={pid}, name=python, Graphics SM Warp Exception on (GPC 0, TPC 1, SM 0): x")
+        node.kernel.xid(13, gpu=1, text=f"pid={pid}, name=python, Graphics SM Warp Exception on (GPC 0, TPC 1, SM 0)")
         time.sleep(2.2)  # one crash prints its lines within two seconds
     until("it counts as hardware", lambda: node.item(13)["class"] == "hardware-reset", 15)
     node.await_mark(REBOOT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -74,7 +75,8 @@ def explain(files: Sequence[str], as_json: bool, exit_code: int | None) -> int:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def catalogue(code: str, source: str | None, as_json: bool) -> int:
     """Say what CODE means, what it asks for, who says so, and who says otherwise. Without --source: an XID, else an
-    SXID. A name does too: DCGM_FR_FALLEN_OFF_BUS. A row of the site's own ([health] catalogue) counts for more."""
+    SXID. "XID 79" and a name do too: DCGM_FR_FALLEN_OFF_BUS. A row of the site's own ([health] catalogue) counts for
+    more."""
     from stepguard.errors import UsageError
     from stepguard.escaping import quoted
     from stepguard.health.catalogue.catalogue import sources
@@ -83,7 +85,7 @@ def catalogue(code: str, source: str | None, as_json: bool) -> int:
 
     if source is not None and source not in sources():
         raise UsageError(f"unknown source {quoted(source)}", "--source", "known: " + ", ".join(sources()))
-    found = _looked_up(code, source)
+    found = _looked_up(*_as_written(code, source))
     if as_json:
         write_json(_record(found))
     else:
@@ -96,6 +98,15 @@ command.add_command(health_node.status)
 command.add_command(health_node.react)
 command.add_command(health_node.count_gpus)
 command.add_command(health_nodes.nodes)
+
+
+def _as_written(code: str, source: str | None) -> tuple[str, str | None]:
+    """Code and source as logs and people write them: "XID 79", "sxid20034"; blanks around it mean nothing."""
+    code = code.strip()
+    spoken = re.fullmatch(r"(s?xid)[ :#-]{0,2}(\d+)", code, re.IGNORECASE)
+    if spoken and source in (None, spoken[1].lower()):
+        return spoken[2], spoken[1].lower()
+    return code, source
 
 
 def _looked_up(code: str, source: str | None) -> Entry:

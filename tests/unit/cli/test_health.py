@@ -151,6 +151,11 @@ def test_the_sites_catalogue_decides_as_it_does_for_the_agent(tmp_path: Path, mo
     assert b"without the site's catalogue" in result.stderr
 
 
+def test_a_file_without_a_name_is_shown_as_one() -> None:
+    result = run("explain", "")
+    assert (result.returncode, result.stdout) == (3, b"'': unreadable: UNKNOWN: cannot be read\n")
+
+
 def test_no_file_is_a_usage_error() -> None:
     assert run("explain").returncode == 2
 
@@ -175,6 +180,13 @@ def test_a_code_of_the_catalogue() -> None:
         (["DCGM_FR_FALLEN_OFF_BUS"], "dcgm", 120),
         (["gsp_error"], "xid", 120),
         (["lbug", "--source", "lustre"], "lustre", "lbug"),
+        (["xid79"], "xid", 79),
+        (["XID 79"], "xid", 79),
+        ([" 79\n"], "xid", 79),
+        (["Xid: 79", "--source", "xid"], "xid", 79),
+        (["SXid 20034"], "sxid", 20034),
+        (["gone"], "xid", "gone"),
+        (["probe-failed", "--source", "xid"], "xid", "probe-failed"),
     ],
 )
 def test_a_code_as_json(arguments: list[str], source: str, code: int | str) -> None:
@@ -196,6 +208,7 @@ def test_an_unknown_code_and_a_bad_one() -> None:
     result = run("catalogue", "--json", "99999")
     assert result.returncode == 1
     assert json.loads(result.stdout)["known"] is False
+    assert run("catalogue", "XID 79", "--source", "sxid").returncode == 2
     for word in ("nonsense", "", "0x4f", "1.5", "7" * 5000):
         result = run("catalogue", word)
         assert result.returncode == 2

@@ -15,7 +15,7 @@ _HOUR_S = 3600
 def lines_of(name: str, one: Explained, catalogue: Catalogue, visible: Callable[[str], str]) -> Iterator[str]:
     """What there is to say of one text. `visible` makes text that others wrote harmless to a terminal."""
     judgement = one.judgement
-    head = (visible(name), one.kind, judgement.status.upper(), visible(judgement.reason))
+    head = (visible(name) or "''", one.kind, judgement.status.upper(), visible(judgement.reason))
     yield ": ".join(part for part in head if part)
     for device in judgement.devices:
         yield f"  {visible(device.device)}: {device.status}: {visible(device.reason)}"

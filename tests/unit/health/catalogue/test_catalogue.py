@@ -202,7 +202,11 @@ def test_a_sites_row_counts_for_more_than_what_the_line_tells_besides() -> None:
         ({"xid": {"63": {"meaning": "a" * 1001}}}, "of 1000 characters at most"),
         ({"xid": {"63": {"repeats": 5}}}, "a table is needed: count, within_s, class, action"),
         ({"xid": {"63": {"repeats": {"count": 5}}}}, "key 'within_s' is missing"),
-        ({"xid": {"63": {"repeats": {"count": 1, "within_s": 1, "class": "reboot", "action": "none"}}}}, "from 2 to"),
+        (
+            {"xid": {"63": {"repeats": {"count": 1, "within_s": 1, "class": "reboot", "action": "none"}}}},
+            "from 2 to 64",
+        ),
+        ({"xid": {"63": {"repeats": {"count": 65, "within_s": 1, "class": "reboot", "action": "none"}}}}, "from 2 to"),
         (
             {"xid": {"63": {"repeats": {"count": True, "within_s": 1, "class": "reboot", "action": "none"}}}},
             "from 2 to",
