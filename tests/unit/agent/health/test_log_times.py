@@ -106,3 +106,17 @@ def test_a_file_that_holds_nothing_of_what_was_read(daemon: Syslog, read: Read) 
     reader.drain()
     assert reader.texts == ["one", "two"]
     assert f"1 lines of {daemon.path} are from before the last one that was read, and were passed over" in reader.said()
+
+
+@pytest.mark.parametrize("between", [1, 2000])
+def test_a_file_of_more_than_a_year(daemon: Syslog, read: Read, between: int) -> None:
+    """Its times tell no year: a line of a year ago looks like one of today, but those behind it go back by months."""
+    day_s = 86_400.0
+    daemon.says("xid of last year", ago_s=365 * day_s + min(100.0, uptime_s() / 2))
+    daemon.says("xid, nearly a year ago", ago_s=364.5 * day_s)
+    for number in range(between):
+        daemon.says(f"of {number}", ago_s=(300 - 290 * number / between) * day_s)
+    daemon.says("xid of today")
+    reader = read(daemon.path)
+    reader.until(lambda: reader.texts[-1:] == ["xid of today"])
+    assert [text for text in reader.texts if "xid" in text] == ["xid of today"]

@@ -7,7 +7,7 @@ batches    the lines of a descriptor, in batches
 kmsg       /dev/kmsg
 journald   journald's, by a journalctl that follows it
 log_file   a file of a syslog daemon's, over its rotations; file_place: where it is left off; log_times: which lines are
-           new; syslog: one line of it
+           new; log_years: which are no older than a year; syslog: one line of it
 kernel_log the one that is read, and the next where it cannot be
 """
 

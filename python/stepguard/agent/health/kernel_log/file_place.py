@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stepguard.agent.health.kernel_log.log_years import last_year
 from stepguard.agent.health.kernel_log.source import check_not_of_proc
 
 BATCH_BYTES = 1 << 18
@@ -96,10 +97,14 @@ def beginning(descriptor: int, is_first: bool = False) -> Place:
         if error.errno != errno.ENXIO:  # there is nothing else
             raise
         return START
-    if is_first and (size := os.fstat(descriptor).st_size) - offset > _FIRST_MAX_BYTES:
-        offset = size - _FIRST_MAX_BYTES
-        return Place(offset, os.pread(descriptor, _TAIL_BYTES, offset - _TAIL_BYTES), True)
-    return Place(offset, b"\0" * min(offset, _TAIL_BYTES), False)
+    if not is_first:
+        return Place(offset, b"\0" * min(offset, _TAIL_BYTES), False)
+    size = os.fstat(descriptor).st_size
+    is_cutting = size - offset > _FIRST_MAX_BYTES
+    begin = size - _FIRST_MAX_BYTES if is_cutting else offset
+    offset = last_year(descriptor, begin)
+    tail = os.pread(descriptor, min(offset, _TAIL_BYTES), max(0, offset - _TAIL_BYTES))
+    return Place(offset, tail, is_cutting and offset == begin)
 
 
 def head(path: Path) -> bytes:

@@ -20,6 +20,7 @@ _RFC3164 = re.compile(r"(?:<\d{1,3}>)?([A-Z][a-z]{2}) ([ \d]\d)(?: (\d{4}))? (\d
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # A clock may be ahead of ours; what is further ahead is of last year.
 _AHEAD_S = 86_400.0
+_TIME_BYTES = 32
 _LEVELS = 8
 
 
@@ -47,6 +48,13 @@ def said(line: bytes, now_s: float) -> Said | None:
         at_s += 1
     priority = _PRI.match(text)
     return Said(at_s, found.text, int(priority[1]) % _LEVELS if priority else ERROR, text)
+
+
+def yearless_s(line: bytes, now_s: float) -> float | None:
+    """The time of a line that tells no year: that of the last year, or not far ahead of now. None for another line."""
+    text = line[:_TIME_BYTES].decode("ascii", errors="replace")
+    found = _RFC3164.match(text)
+    return _rfc3164_s(text, now_s) if found and not found[3] else None
 
 
 def is_log(content: bytes) -> bool:
