@@ -144,6 +144,25 @@ def test_a_file_that_is_copied_and_cut_off_again_and_again(daemon: Syslog, read:
     assert (reader.texts, reader.said()) == ([*expected, "last"], "")
 
 
+def test_what_was_read_before_a_rotation_is_not_read_again_where_the_place_is_lost(daemon: Syslog, read: Read) -> None:
+    """Whatever the times: the clock was set back after it."""
+    daemon.says("old", ago_s=-900)
+    daemon.rename()
+    time.sleep(0.01)  # the file system's clock
+    daemon.open()
+    daemon.says("two")
+    reader = read(daemon.path)
+    reader.until(lambda: reader.texts == ["old", "two"])
+    reader.drain()
+    os.truncate(daemon.path, 0)
+    reader.drain()
+    daemon.says("three", ago_s=1000)
+    reader.until(lambda: reader.texts[-1] == "three")
+    reader.drain()
+    assert reader.texts == ["old", "two", "three"]
+    assert f"the place where {daemon.path} was left is in no file: lines may be lost" in reader.said()
+
+
 def test_somebodys_copy_of_an_old_file_is_not_new(daemon: Syslog, read: Read) -> None:
     daemon.says("old")
     old = daemon.rename("kern.log.2")

@@ -50,6 +50,8 @@ class LogFile:
         self._listener = listener
         self._is_trusted = is_trusted
         self._place = Place.of(cursor)
+        # What was written last before that is what has been read.
+        self._written_ns = int(cursor.get("written_ns", 0))
         # Where lines begin that are kept back until it is known of which boot they are.
         self._held_from: Place | None = None
         self._has_kernels = bool(cursor.get("has_kernels", False))
@@ -65,7 +67,8 @@ class LogFile:
 
     def cursor(self) -> dict[str, Any]:
         place = self._held_from or self._place
-        return {**place.cursor(), "has_kernels": self._has_kernels, **self._times.cursor()}
+        more = {"written_ns": self._written_ns, "has_kernels": self._has_kernels}
+        return {**place.cursor(), **more, **self._times.cursor()}
 
     def document(self) -> dict[str, Any]:
         return {"is_trusted": self._is_trusted}
@@ -113,21 +116,25 @@ class LogFile:
         return False
 
     def _is_found_edited(self) -> bool:
-        """Opens the file, where it holds a line of the last ones. Raises OSError."""
-        descriptor = opened(self.name)
-        try:
+        """Opens the newest file that holds a line of the last ones. Raises OSError."""
+        for path in (Path(self.name), *reversed(self._written_since())):
+            descriptor = opened(path)
             place = self._place.found_in(descriptor)
-        except (OSError, ValueError):  # it has been cut off meanwhile
-            place = None
-        if place is None:
-            os.close(descriptor)
-            return False
-        what = f"{self.name} was written anew, and is read on behind the last line that was read: others may be lost"
-        self._listener.log.warning(what, "kernel-log-place")
-        self._hold(descriptor)
-        self._place, self._is_live = place, False
-        self._times.go_on()
-        return True
+            if place is None:
+                os.close(descriptor)
+                continue
+            what = f"{self.name} was written anew, and is read on behind the last line that was read: others may be"
+            self._listener.log.warning(f"{what} lost", "kernel-log-place")
+            self._hold(descriptor)
+            self._place, self._is_live = place, False
+            self._times.go_on()
+            return True
+        return False
+
+    def _written_since(self) -> list[Path]:
+        """The older files of this boot that have not been read, the oldest first. Raises OSError."""
+        booted_ns = (time.time() - boottime_s()) * 1e9
+        return [path for path in beside(self.name) if path.stat().st_mtime_ns > max(booted_ns, self._written_ns)]
 
     def _newer(self) -> list[Path] | None:
         """Opens the newest file that holds the place; those with more that have come since, the oldest first. None
@@ -152,9 +159,7 @@ class LogFile:
     def _first(self) -> None:
         """Begins with what is of this boot. Raises OSError."""
         self._times.begin_anew()
-        booted_s = time.time() - boottime_s()
-        older = [path for path in beside(self.name) if path.stat().st_mtime >= booted_s]
-        if not self._goes_on([*older, Path(self.name)], is_first=True):
+        if not self._goes_on([*self._written_since(), Path(self.name)], is_first=True):
             self._hold(opened(self.name))
             self._place = START  # what will come is new
 
@@ -269,6 +274,7 @@ class LogFile:
         if behind == place:
             return
         self._place = behind
+        self._written_ns = os.fstat(self._descriptor).st_mtime_ns
         self.garbage += behind.is_cutting and not place.is_cutting
         if told := list(self._lines(lines)) if lines else []:
             self._listener.take(told)
