@@ -193,8 +193,8 @@ def test_a_first_look_that_came_late_is_told(agent: AgentProcess, gpus: Gpus) ->
 
 def test_what_has_come_too_often_is_told_as_what_it_is(agent: AgentProcess) -> None:
     agent.tell(prolog(7, SLURM_JOB_GPUS="0"))
-    for _ in range(5):
-        Kernel(agent.kernel_log).xid(13, gpu=0)
+    for pid in range(70, 75):
+        Kernel(agent.kernel_log).xid(13, text=f"pid={pid}, name=python, Graphics Exception")
         time.sleep(2.2)  # lines of one crash are one time
     wait_until(lambda: agent.health()["counters"]["kernel_events"] == 5)
     agent.tell(epilog(7))
