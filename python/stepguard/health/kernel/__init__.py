@@ -6,6 +6,7 @@ formats    the formats of one line: dmesg, /dev/kmsg, syslog, journalctl
 pasted     what a text loses and gains on its way into a ticket
 dmesg_json dmesg --json
 journal    the formats of several lines or of JSON: journalctl -o json, json-pretty, verbose, export
+message    messages of several lines, put together
 around     lines that stand around a log's and say nothing of whose it is
 shape      whether a text is a log at all, or the output of a program that quotes one
 lines      a whole text → lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepguard.health.kernel import dmesg_json, journal, pasted
+from stepguard.health.kernel import dmesg_json, journal, message, pasted
 from stepguard.health.kernel.formats import parse, untagged
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.shape import OF_KMSG, Shape, shape_of
@@ -30,7 +30,7 @@ def whole_shape(content: bytes) -> Shape:
     """What the text is as a whole."""
     if dmesg_json.begins(content):
         return Shape.LOG
-    return shape_of(text for _, text in pasted.unwrapped(numbered(content), _is_one))
+    return shape_of(text for _, text in _whole(content))
 
 
 def numbered(content: bytes) -> Iterator[tuple[int, str]]:
@@ -46,10 +46,14 @@ def numbered(content: bytes) -> Iterator[tuple[int, str]]:
         start = end + 1
 
 
+def _whole(content: bytes) -> Iterator[tuple[int, str]]:
+    return message.whole(pasted.unwrapped(numbered(content), _is_one))
+
+
 def _records(content: bytes) -> Iterator[LogLine]:
     """The lines, with those that make up one record put together."""
     record: journal.Record | None = None
-    for number, text in pasted.unwrapped(numbered(content), _is_one):
+    for number, text in _whole(content):
         if record is not None:
             if record.takes(text):
                 continue

@@ -37,7 +37,8 @@ _PLACE = re.compile(r"\(GPC (\d{1,3}), (?:CPC \d{1,3}, )?TPC (\d{1,3})\b")
 _NVRM = r"NVRM: (?!API mismatch)"
 _GONE = re.compile(
     rf"{_NVRM}[^'\"]{{0,64}}(?:GPU has fallen off the bus|has fallen off the bus|NV_ERR_GPU_IS_LOST|GPU is lost)"
-    r"|NVRM: (?:GPU )?fallen off the bus and is not responding"
+    rf"|(?:{NAMES_A_GPU}{PCI}\s{{1,2}}(?:NVRM: )?\(PCI ID: [0-9a-f:]{{4,16}}\) installed in this system has\s{{1,2}})?"
+    r"NVRM: (?:GPU )?fallen off the bus and is not responding"
 )
 _NOT_INITIALIZED = re.compile(rf"{_NVRM}[^'\"]{{0,64}}RmInitAdapter failed!")
 _PROBE_FAILED = re.compile(

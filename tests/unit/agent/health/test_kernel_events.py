@@ -68,6 +68,17 @@ def test_a_gpu_that_was_named_just_before(events: KernelEvents) -> None:
     assert _short(events.of(lines)) == [("xid", None, "0000:1b:00", 1, 1.0)]
 
 
+def test_a_record_of_several_lines(events: KernelEvents) -> None:
+    text = "\n".join(
+        (
+            "NVRM: The NVIDIA GPU 0000:1b:00.0",
+            "NVRM: (PCI ID: 10de:2335) installed in this system has",
+            "NVRM: fallen off the bus and is not responding to commands.",
+        )
+    )
+    assert _short(events.of([Line(1.0, text)])) == [("xid", None, "0000:1b:00", 1, 1.0)]
+
+
 def test_what_firmware_reports_comes_line_by_line(events: KernelEvents) -> None:
     mark = "{4}[Hardware Error]: "
     lines = [f"{mark}event severity: fatal", f"{mark} Error 0, type: fatal", f"{mark}  section_type: PCIe error"]
