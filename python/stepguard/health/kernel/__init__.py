@@ -14,6 +14,7 @@ recognize  a line → events; a cheap look for words comes before any pattern
 users_words lines that begin with what a user chose
 in_context what needs a line before it
 firmware   what firmware reports (APEI), a record of several lines
+drivers    a device that its driver could not take, whichever driver
 nvidia amd pcie memory oom storage network lockup amazon: what each driver says
 fold       events of a log: counted, by the rules of repetition and of XID 154
 

@@ -33,11 +33,10 @@ class InContext:
         itself, where somebody asks for the `rest`."""
         self.lines += 1
         found = sightings(text, self._catalogue())
-        if not found:
-            if NAMES_A_GPU in text and (gpu := named_gpu(text)):
-                self._gpu, self._gpu_line = gpu, self.lines
-            elif firmware.MARK in text:
-                found = self._firmware.take(text, witness, place, self._catalogue())
+        if text.startswith(NAMES_A_GPU) and (gpu := named_gpu(text)):
+            self._gpu, self._gpu_line = gpu, self.lines
+        elif not found and firmware.MARK in text:
+            found = self._firmware.take(text, witness, place, self._catalogue())
         return [self._named(one) for one in found if not self._is_told(one, witness)]
 
     def rest(self) -> list[tuple[Sighting, LogLine]]:

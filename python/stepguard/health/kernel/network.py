@@ -7,6 +7,7 @@
     IPv6: ADDRCONF(NETDEV_CHANGE): ib0: link becomes ready
     mlx5_core 0000:a1:00.0: Port module event: module 0, Cable unplugged
     mlx5_core 0000:a1:00.0: health_care:154:(pid 12): handling bad device here
+    mlx5_core 0000:a1:00.0: wait_fw_init:201:(pid 8): Firmware over 120000 MS in pre-initializing state, aborting
 
 Links that come up are told too: down and up again is a link that flaps.
 """
@@ -28,7 +29,8 @@ _HEALTH = r"(?:[Hh]ealth issue observed, |synd 0x[0-9a-f]{1,4}: )"
 _FIRMWARE = re.compile(
     rf"{_MLX5}(?!{_HEALTH}.{{1,64}}, severity\([4-7]\)){_HEALTH}?"
     r"(?:handling bad device here|device's health compromised|Fatal error \d|firmware (?:internal|CRC) error"
-    r"|irisc not responding|unrecoverable hardware error|HW fatal error|PCI slot is unavailable)"
+    r"|irisc not responding|unrecoverable hardware error|HW fatal error|PCI slot is unavailable"
+    r"|Firmware over \d{1,20} MS in (?:pre-)?initializing state, aborting)"
 )
 _ISSUE = re.compile(rf"{_MLX5}[Hh]ealth issue observed, ")
 _BOND = re.compile(rf"{_NAME}: (?:\(slave (?P<slave>{_NAME})\): )?link status (?:definitely )?(?P<state>up|down)\b")

@@ -20,7 +20,13 @@ from stepguard.health.catalogue import XID_154, Catalogue, nvlink5
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 from stepguard.health.model import Action, FaultClass
 
-NAMES_A_GPU = "NVRM: The NVIDIA GPU "
+NAMES_A_GPU = (
+    "NVRM: The NVIDIA GPU ",
+    "NVRM: This PCI I/O region ",
+    "NVRM: BAR",
+    "nvidia: probe of ",
+    "nvidia ",
+)
 _XID_BODY = rf"Xid \((?:PCI:)?(?P<device>{PCI})(?: [^)\s]{{1,48}})?\): (?P<code>\d{{1,6}})(?=,|\s|$)"
 _XID = re.compile(rf"(?:NVRM: )?{_XID_BODY}")
 # A line end was lost between two messages. No name of a task has room for this.
@@ -48,6 +54,11 @@ _NONE_FOUND = re.compile(r"NVRM: No NVIDIA (?:GPU found|devices probed)")
 # Any program may bring a library of its own, and names itself and its version.
 _API_MISMATCH = re.compile(r"NVRM: API mismatch: the client\b")
 _DEVICE = re.compile(rf"\bGPU (?:at )?(?:PCI:)?(?P<device>{PCI})\b")
+_NAMED = re.compile(
+    rf"NVRM: The NVIDIA GPU (?:at )?(?:PCI:)?(?P<gpu>{PCI})\b"
+    rf"|(?:NVRM: This PCI I/O region .{{0,64}}\n)?NVRM: BAR\d is \d{{1,9}}M @ 0x[0-9a-f]{{1,16}} \(PCI:(?P<bar>{PCI})\)"
+    rf"|nvidia: probe of (?P<probed>{PCI}) failed|nvidia (?P<taken>{PCI}): probe with driver nvidia failed"
+)
 _OF_THE_DRIVER = {"probe-failed": _PROBE_FAILED, "none-found": _NONE_FOUND, "api-mismatch": _API_MISMATCH}
 _SXID = re.compile(
     rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \(PCI:(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
@@ -99,7 +110,8 @@ def _xid(code: int, device: str, rest: str, catalogue: Catalogue) -> Sighting:
 def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
     for name, pattern in _OF_THE_DRIVER.items():
         if pattern.match(text):
-            return [by_catalogue(catalogue, "xid", name, "")]
+            # Of the device itself the kernel's driver core tells, just before.
+            return [by_catalogue(catalogue, "xid", name, "", is_detail=name == "probe-failed")]
     code = "gone" if _GONE.match(text) else "not-initialized" if _NOT_INITIALIZED.match(text) else ""
     if not code:
         return []
@@ -110,8 +122,8 @@ def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
 
 def named_gpu(text: str) -> str:
     """The GPU that a line of the driver names, for lines that follow and name none; "" for another line."""
-    device = _DEVICE.search(text) if text.startswith(NAMES_A_GPU) else None
-    return pci_address(device["device"]) if device else ""
+    found = _NAMED.match(text) if text.startswith(NAMES_A_GPU) else None
+    return pci_address(found[found.lastgroup or 0]) if found else ""
 
 
 def sxids(text: str, catalogue: Catalogue) -> list[Sighting]:

@@ -12,7 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stepguard.health.catalogue import Catalogue, shipped
-from stepguard.health.kernel import amazon, amd, lockup, memory, network, nvidia, oom, pcie, storage, users_words
+from stepguard.health.kernel import (
+    amazon,
+    amd,
+    drivers,
+    lockup,
+    memory,
+    network,
+    nvidia,
+    oom,
+    pcie,
+    storage,
+    users_words,
+)
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.sighting import Sighting
 from stepguard.health.model import Event
@@ -36,6 +48,7 @@ _WORDS: tuple[tuple[str, _Recognizer], ...] = (
     ("pcieport", pcie.errors),
     ("power state from ", pcie.errors),
     ("amdgpu", amd.errors),
+    (" failed with error -", drivers.not_taken),
     ("nfs: ", storage.nfs),
     ("Lustre", storage.lustre),
     ("LNet", storage.lustre),

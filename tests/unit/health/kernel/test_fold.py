@@ -253,6 +253,34 @@ def test_a_gpu_that_a_line_before_names() -> None:
     ]
 
 
+PROBES_FAILED = "NVRM: The NVIDIA probe routine failed for 1 device(s)."
+BAR = "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0 (PCI:0000:0f:00.0)"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ["nvidia: probe of 0000:0f:00.0 failed with error -1"],
+        ["nvidia 0000:0f:00.0: probe with driver nvidia failed with error -1"],
+        [BAR],
+        BAR.splitlines(),
+        [BAR, "nvidia: probe of 0000:0f:00.0 failed with error -1"],
+    ],
+)
+def test_a_gpu_that_the_driver_did_not_take_is_one_and_named(before: list[str]) -> None:
+    found = log(*before, PROBES_FAILED, "NVRM: None of the NVIDIA devices were initialized.", step_s=0.001)
+    assert brief(found)[0][:4] == ("probe-failed", "0f", "hardware-reset", "check")
+    assert len(found) == 1
+
+
+def test_two_gpus_that_the_driver_did_not_take_are_two() -> None:
+    lines = [f"nvidia: probe of 0000:{slot}:00.0 failed with error -1" for slot in ("0f", "1f")]
+    assert [one[1:] for one in brief(log(*lines, PROBES_FAILED))] == [
+        ("0f", "hardware-reset", "check", 1),
+        ("1f", "hardware-reset", "check", 1),
+    ]
+
+
 def test_no_more_events_are_kept_than_a_node_has() -> None:
     folder = Folder()
     for number in range(MAX_EVENTS + 5):
