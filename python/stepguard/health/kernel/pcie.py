@@ -7,6 +7,8 @@
     nvidia 0000:0f:00.0: AER: can't recover (no error_detected callback)
     nvidia 0000:0f:00.0: AER: aer_uncor_severity: 0x00062030                      firmware first
     nvidia 0000:0f:00.0: Unable to change power state from D3cold to D0, device inaccessible
+    nvidia 0000:0f:00.0: Refused to change power state, currently in D3        older kernels
+    nvidia 0000:0f:00.0: not ready 65535ms after FLR; giving up
 
     pcieport 0000:00:01.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0000:0f:00.0
     pcieport 0000:00:01.0: pciehp: Slot(8): Link Down
@@ -20,6 +22,7 @@ from __future__ import annotations
 import re
 
 from stepguard.health.catalogue import Catalogue
+from stepguard.health.kernel.drivers import SOURCES
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 
 _SEVERITY = r"(?P<severity>Correct\w{2,4}|Uncorrect\w{2,4} \((?:Non-)?Fatal\))"
@@ -32,12 +35,17 @@ _FAILED = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): AER: (?:can't recover|[
 
 # pci_print_aer has it of uncorrected errors alone, which the kernel goes on to recover from.
 _BY_FIRMWARE = re.compile(rf"[\w-]{{1,32}} (?P<device>{PCI}): AER: aer_uncor_severity: 0x")
-# Of what a node is for. Others, as sound and USB, may be switched off.
+# Of what a node is for, and lends to a virtual machine. Others, as sound and USB, may be switched off.
+_DRIVERS = (*SOURCES, "vfio-pci", "habanalabs", "i40e", "ixgbe", "igb", "igc", "tg3", "qede", "ena")
+_OURS = rf"(?:{'|'.join(_DRIVERS)}) (?P<device>{PCI}): "
+# pci_power_up and pci_set_low_power_state, drivers/pci/pci.c. One that stays in D0, switched on, does no harm.
 _INACCESSIBLE = re.compile(
-    r"(?:nvidia|amdgpu|habanalabs|neuron|nvme|mlx[45]_core|bnxt_en|i40e|ice|ixgbe|igb|igc|tg3|qede|ena|efa|hfi1|ionic) "
-    rf"(?P<device>{PCI}): (?:Unable to|can't) change power state from \S{{1,16}} to D0"
+    _OURS + r"(?:(?:Unable to|can't) change power state from \S{1,16} to \S{1,16}"
     r"(?:, device| \(config space) inaccessible"
+    r"|[Rr]efused to change power state(?:, currently in D3| \(currently D3| from D3\w{0,4} to D0))"
 )
+# pci_dev_wait, after a minute: of a reset (FLR, bus reset, pm), or when the port contained an error (DPC).
+_NOT_READY = re.compile(_OURS + r"not ready \d{1,7}ms after [\w >-]{1,32}; giving up")
 
 _CONTAINED = re.compile(
     rf"pcieport (?P<port>{PCI}): DPC: containment event(?:.{{0,64}} received from (?P<device>{PCI}))?"
@@ -61,6 +69,8 @@ def errors(text: str, catalogue: Catalogue) -> list[Sighting]:
         return [by_catalogue(catalogue, "aer", "recoverable", pci_address(found["device"]), is_detail=True)]
     if found := _INACCESSIBLE.match(text):
         return [by_catalogue(catalogue, "aer", "inaccessible", pci_address(found["device"]))]
+    if found := _NOT_READY.match(text):
+        return [by_catalogue(catalogue, "aer", "reset-failed", pci_address(found["device"]))]
     if found := _CARD_GONE.match(text):
         return [by_catalogue(catalogue, "aer", "card-gone", pci_address(found["port"]))]
     return []
