@@ -20,8 +20,9 @@ from stepguard.health.catalogue import XID_154, Catalogue, nvlink5
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 from stepguard.health.model import Action, FaultClass
 
+_THE_GPU = "NVRM: The NVIDIA GPU "
 NAMES_A_GPU = (
-    "NVRM: The NVIDIA GPU ",
+    _THE_GPU,
     "NVRM: This PCI I/O region ",
     "NVRM: BAR",
     "nvidia: probe of ",
@@ -43,7 +44,7 @@ _PLACE = re.compile(r"\(GPC (\d{1,3}), (?:CPC \d{1,3}, )?TPC (\d{1,3})\b")
 _NVRM = r"NVRM: (?!API mismatch)"
 _GONE = re.compile(
     rf"{_NVRM}[^'\"]{{0,64}}(?:GPU has fallen off the bus|has fallen off the bus|NV_ERR_GPU_IS_LOST|GPU is lost)"
-    rf"|(?:{NAMES_A_GPU}{PCI}\s{{1,2}}(?:NVRM: )?\(PCI ID: [0-9a-f:]{{4,16}}\) installed in this system has\s{{1,2}})?"
+    rf"|(?:{_THE_GPU}{PCI}\s{{1,2}}(?:NVRM: )?\(PCI ID: [0-9a-f:]{{4,16}}\) installed in this system has\s{{1,2}})?"
     r"NVRM: (?:GPU )?fallen off the bus and is not responding"
 )
 _NOT_INITIALIZED = re.compile(rf"{_NVRM}[^'\"]{{0,64}}RmInitAdapter failed!")
@@ -55,7 +56,7 @@ _NONE_FOUND = re.compile(r"NVRM: No NVIDIA (?:GPU found|devices probed)")
 _API_MISMATCH = re.compile(r"NVRM: API mismatch: the client\b")
 _DEVICE = re.compile(rf"\bGPU (?:at )?(?:PCI:)?(?P<device>{PCI})\b")
 _NAMED = re.compile(
-    rf"NVRM: The NVIDIA GPU (?:at )?(?:PCI:)?(?P<gpu>{PCI})\b"
+    rf"{_THE_GPU}(?:at )?(?:PCI:)?(?P<gpu>{PCI})\b"
     rf"|(?:NVRM: This PCI I/O region .{{0,64}}\n)?NVRM: BAR\d is \d{{1,9}}M @ 0x[0-9a-f]{{1,16}} \(PCI:(?P<bar>{PCI})\)"
     rf"|nvidia: probe of (?P<probed>{PCI}) failed|nvidia (?P<taken>{PCI}): probe with driver nvidia failed"
 )
