@@ -69,7 +69,7 @@ class KernelEvents:
         return found
 
     def _sightings(self, line: Line) -> list[Sighting]:
-        found = [self._of_node(one) for one in self._in_context.sightings(line.text)]
+        found = [self._of_node(one) for one in self._in_context.sightings(line.text, clock_s=line.at_s)]
         if line.is_trusted and (not found or line.level != ERROR or not self._neuron_driver.exists()):
             return found
         doubted = {Status.FAIL} if line.is_trusted else {Status.FAIL, Status.WARN, Status.UNKNOWN}

@@ -100,7 +100,7 @@ class Folder:
         self.is_cut = False
 
     def add(self, line: LogLine) -> None:
-        for sighting in self._in_context.sightings(line.text, (line.host, line.is_kernel), line):
+        for sighting in self._in_context.sightings(line.text, (line.host, line.is_kernel), line.clock_s, line):
             self._count(sighting, line)
 
     def events(self) -> list[Event]:

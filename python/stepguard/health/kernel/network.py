@@ -9,7 +9,8 @@
     mlx5_core 0000:a1:00.0: health_care:154:(pid 12): handling bad device here
     mlx5_core 0000:a1:00.0: wait_fw_init:201:(pid 8): Firmware over 120000 MS in pre-initializing state, aborting
 
-Links that come up are told too: down and up again is a link that flaps.
+Links that come up are told too: down and up again is a link that flaps. link_starts has those
+that have not been up yet.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 from stepguard.health.catalogue import Catalogue
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 
+EMPTY_CAGE = ", Cable unplugged"
 _NAME = r"[\w.@-]{1,32}"
 _CABLE = re.compile(
     rf"mlx5_core (?P<pci>{PCI}).{{0,48}}Port module event.{{0,32}}, (?:Cable unplugged|Cable error|.{{0,32}}overtemp)"

@@ -132,8 +132,25 @@ def test_interfaces_of_other_network_namespaces_are_not_named(
     text: str, code: str, device: str, tmp_path: Path
 ) -> None:
     (tmp_path / "eth7").symlink_to("../../devices/virtual/net/eth7")
-    [(event, _)] = KernelEvents(shipped, interfaces=tmp_path).of([Line(1.0, text)])
+    [(event, _)] = KernelEvents(shipped, interfaces=tmp_path).of([Line(999.0, text)])
     assert (event.source, event.code, event.device) == ("link", code, device)
+
+
+def test_links_of_a_boot_are_not_down(tmp_path: Path) -> None:
+    (tmp_path / "eth7").symlink_to("../../devices/virtual/net/eth7")
+    (tmp_path / "eth8").symlink_to("../../devices/virtual/net/eth8")
+    said = "mlx5_core 0000:a1:00.0 {}: Link {}"
+    lines = [
+        Line(0.0, "Linux version 6.8.0-41-generic (buildd@lcy02) #41-Ubuntu SMP"),
+        Line(9.0, said.format("eth7", "down")),
+        Line(11.0, said.format("eth7", "up")),
+        Line(700.0, said.format("eth8", "down")),
+    ]
+    before = KernelEvents(shipped, interfaces=tmp_path)
+    assert [event.code for event, _ in before.of(lines)] == ["not-up-yet", "up", "not-up-yet"]
+    restarted = KernelEvents(shipped, interfaces=tmp_path)
+    for agent in (before, restarted):
+        assert [event.code for event, _ in agent.of([Line(9000.0, said.format("eth7", "down"))])] == ["down"]
 
 
 KILL = (

@@ -55,7 +55,7 @@ def verdict(text: str) -> tuple[str, Status]:
         ("Jun  1 12:00:00 n1 sshd[1]: Accepted publickey for root\n", "kernel-log", "unknown"),
         (QUIET + "Jun  1 12:00:00 n1 root: NVRM: Xid (PCI:0000:0f:00): 79, x\n", "kernel-log", "ok"),
         ("a\nb\n" + XID.format(79), "unknown", "unknown"),
-        ("[    1.000000] mlx5_core 0000:a1:00.0 ens1f0np0: Link down\n", "kernel-log", "warn"),
+        ("[ 8341.000000] mlx5_core 0000:a1:00.0 ens1f0np0: Link down\n", "kernel-log", "warn"),
         ("[    1.000000] mlx5_core 0000:a1:00.0 ens1f0np0: Link up\n", "kernel-log", "ok"),
         ("[    1.000000] EXT4-fs (nvme0n1p2): Remounting filesystem read-only\n", "kernel-log", "fail"),
     ],

@@ -106,6 +106,6 @@ def test_records_without_an_end_take_bounded_memory() -> None:
     context = InContext(shipped)
     for number in range(1000):
         context.sightings(
-            f"{{{number}}}[Hardware Error]: event severity: fatal", None, LogLine(1, None, "", "", "", True)
+            f"{{{number}}}[Hardware Error]: event severity: fatal", place=LogLine(1, None, "", "", "", True)
         )
     assert len(context.rest()) == 16
