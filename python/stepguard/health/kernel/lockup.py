@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel hangs, or has stopped: hung tasks, lockups, RCU stalls, oopses, panics.
+"""The kernel hangs, has stopped or stops: hung tasks, lockups, RCU stalls, oopses, panics, heat.
 
 The device is the processor (cpu3) or the task's name; a task may call itself anything, within 15 bytes.
 """
@@ -27,6 +27,10 @@ _PATTERNS = [
         ("oops", r"BUG: unable to handle |BUG: kernel NULL pointer|kernel BUG at [^\s:\[]{1,200}:\d{1,6}!"),
         # Before 6.9 without "Oops: " before the fault's name.
         ("oops", rf"Oops: (?:Oops: |{_FAULT})?{_DIED}|general protection fault{_ADDRESS}: {_DIED}"),
+        # mm/page_alloc.c, mm/memory.c: the page is used no more, and the kernel runs on.
+        ("bad-page", r"BUG: Bad page (?:state|map) in process "),
+        # thermal_zone_device_critical, drivers/thermal/thermal_core.c; before 5.11 without the zone's kind.
+        ("overheated", r"thermal thermal_zone\d{1,4}: (?:[\w.@-]{1,32}: )?critical temperature reached"),
         ("panic", r"Kernel panic - not syncing"),
     )
 ]

@@ -8,6 +8,9 @@
     mlx5_core 0000:a1:00.0: Port module event: module 0, Cable unplugged
     mlx5_core 0000:a1:00.0: health_care:154:(pid 12): handling bad device here
     mlx5_core 0000:a1:00.0: wait_fw_init:201:(pid 8): Firmware over 120000 MS in pre-initializing state, aborting
+    NETDEV WATCHDOG: ib0 (mlx5_core): transmit queue 3 timed out 5012 ms
+    mlx5_core 0000:a1:00.0 ens1f0np0: NETDEV WATCHDOG: CPU: 3: transmit queue 3 timed out 5012 ms      since 6.9
+    mlx5_core 0000:a1:00.0 ens1f0np0: TX timeout detected                            more of the same, by the driver
 
 Links that come up are told too: down and up again is a link that flaps. link_starts has those
 that have not been up yet.
@@ -38,6 +41,12 @@ _ISSUE = re.compile(rf"{_MLX5}[Hh]ealth issue observed, ")
 _BOND = re.compile(rf"{_NAME}: (?:\(slave (?P<slave>{_NAME})\): )?link status (?:definitely )?(?P<state>up|down)\b")
 _BOND_OLD = re.compile(rf"{_NAME}: link status definitely (?P<state>up|down) for interface (?P<slave>{_NAME})")
 _READY = re.compile(rf"IPv6: ADDRCONF\(NETDEV_CHANGE\): (?P<name>{_NAME}): link becomes ready")
+# dev_watchdog, net/sched/sch_generic.c.
+_STUCK = re.compile(
+    rf"NETDEV WATCHDOG: (?P<name>{_NAME}) \([\w-]{{1,32}}\): transmit queue \d{{1,5}} timed out"
+    rf"|[\w-]{{1,32}} (?:{PCI} )?(?P<named>{_NAME}): "
+    r"(?:NETDEV WATCHDOG: CPU: \d{1,5}: transmit queue \d{1,5} timed out|(?P<more>TX timeout detected))"
+)
 # Not "ata1: SATA link down", which each port without a disk has.
 _LINK = re.compile(
     r"(?!ata\d)"
@@ -54,6 +63,9 @@ def links(text: str, catalogue: Catalogue) -> list[Sighting]:
         return [by_catalogue(catalogue, "link", "firmware", pci_address(found["pci"]))]
     if found := _ISSUE.match(text):
         return [by_catalogue(catalogue, "link", "health", pci_address(found["pci"]))]
+    if found := _STUCK.match(text):
+        name, is_detail = found["name"] or found["named"], found["more"] is not None
+        return [by_catalogue(catalogue, "link", "tx-timeout", name, is_detail)]
     if found := _BOND_OLD.match(text) or _BOND.match(text):
         return [by_catalogue(catalogue, "link", found["state"], found["slave"] or text.partition(":")[0][:32])]
     if found := _READY.match(text):

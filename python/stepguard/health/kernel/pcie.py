@@ -46,6 +46,9 @@ _INACCESSIBLE = re.compile(
 )
 # pci_dev_wait, after a minute: of a reset (FLR, bus reset, pm), or when the port contained an error (DPC).
 _NOT_READY = re.compile(_OURS + r"not ready \d{1,7}ms after [\w >-]{1,32}; giving up")
+# What the IOMMU refused, drivers/iommu/amd/iommu.c; a device that it does not know by its driver comes within.
+_DMA_FAULT = re.compile(_OURS + r"AMD-Vi: Event logged \[IO_PAGE_FAULT domain=")
+_DMA_FAULT_OF_ONE = re.compile(rf"AMD-Vi: Event logged \[IO_PAGE_FAULT device=(?P<device>{PCI}) domain=")
 
 _CONTAINED = re.compile(
     rf"pcieport (?P<port>{PCI}): DPC: containment event(?:.{{0,64}} received from (?P<device>{PCI}))?"
@@ -71,6 +74,8 @@ def errors(text: str, catalogue: Catalogue) -> list[Sighting]:
         return [by_catalogue(catalogue, "aer", "inaccessible", pci_address(found["device"]))]
     if found := _NOT_READY.match(text):
         return [by_catalogue(catalogue, "aer", "reset-failed", pci_address(found["device"]))]
+    if found := _DMA_FAULT.match(text) or _DMA_FAULT_OF_ONE.match(text):
+        return [by_catalogue(catalogue, "aer", "dma-fault", pci_address(found["device"]))]
     if found := _CARD_GONE.match(text):
         return [by_catalogue(catalogue, "aer", "card-gone", pci_address(found["port"]))]
     return []

@@ -37,7 +37,8 @@ _KERNEL_START = re.compile(
     r"|I/O error, dev |Buffer I/O error|critical \w{1,10} error, dev |Lustre(?:Error)?: |LNet(?:Error)?: |INFO: task "
     r"|INFO: rcu|watchdog: |NMI watchdog: |rcu: |BUG: |Kernel panic|Call Trace:|oom-kill:|oom_reaper: |Out of memory: "
     r"|Memory cgroup |Killed process |Tasks in /|Task in /|.{1,15} invoked oom-killer|IPv6: ADDRCONF|bond\d{1,3}: |efa "
-    r"|amdgpu |nfs: server |infiniband |neuron[: ]|[\w-]{1,32}: probe of "
+    r"|(?:lib)?ceph: |rbd: |beegfs: |CIFS:? |NETDEV WATCHDOG: |device-mapper: |mpt[23]sas_|AMD-Vi: "
+    r"|thermal thermal_zone|amdgpu |nfs: server |infiniband |neuron[: ]|[\w-]{1,32}: probe of "
     r"|[\w-]{1,32} [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d[: ]"
 )
 

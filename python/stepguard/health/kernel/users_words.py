@@ -15,6 +15,7 @@ the kernel begin with them, and name a file behind them:
     COMM: sending ioctl 5310 to a partition!                              block/ioctl.c
     COMM uses obsolete (PF_INET,SOCK_PACKET)                              net/packet/af_packet.c
     FILE: COMM: potentially unexpected fatal signal 11.                   kernel/signal.c, with print-fatal-signals
+    beegfs: COMM(4711): FhgfsOpsHelper: Communication error: …            BeeGFS, and a name comes later
     PREFIX IN=eth0 OUT= MAC=… SRC=… DST=… LEN=84 TOS=0x00 …               net/netfilter, with nf_log_all_netns
 
 The other half of the defence: every pattern of hardware is the driver's own format from the beginning of the line on,
@@ -29,7 +30,8 @@ import re
 # dmesg and syslog daemons write a byte that is not printable as \x1b or #033.
 _COMM = r"(?:\\x[0-9a-f]{2}|#[0-7]{3}|.){0,15}?"
 # Lines of the kernel's own in which a name stands behind a few words; their patterns are whole.
-_NAME_COMES_LATER = r"(?!INFO: task |(?:mce|MCE): Killing )"
+BEEGFS = r"beegfs: .{1,15}\(\d{1,10}\): "
+_NAME_COMES_LATER = rf"(?!INFO: task |(?:mce|MCE): Killing |{BEEGFS})"
 _BY_TASK = re.compile(
     rf"{_NAME_COMES_LATER}{_COMM}"
     r"(?:\[\d{1,10}\][: ]| ?\(\d{1,10}\)[: ]|/\d{1,10}: | invoked oom-killer| cpuset=|: page allocation "

@@ -26,6 +26,7 @@ EVENT_SOURCES = {
     "lustre",
     "amdgpu",
     "nfs",
+    "netfs",
     "lockup",
     "efa",
     "neuron",

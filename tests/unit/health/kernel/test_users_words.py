@@ -62,6 +62,8 @@ TASK_FIRST = [
 TASK_LATER = [
     "traps: {c}[1] general protection fault ip:0 sp:0 error:0 in {f}[0+1]",
     "traps: {c}[1] trap divide error ip:0 sp:0 error:0 in {f}[0+1]",
+    "beegfs: {c}(1): FhgfsOpsHelper: Communication error: Receive timed out from: beegfs-storage st02 [ID: 2]",
+    "BUG: Bad page state in process {c}  pfn:12345",
     "show_signal_msg: 12 callbacks suppressed",
     "umip: {c}[1] ip:0 sp:0: SGDT instruction cannot be used by applications.",
     "x86/split lock detection: #AC: {c}/1 took a split_lock trap at address: 0x0",
