@@ -13,6 +13,7 @@ lines      a whole text → lines
 recognize  a line → events; a cheap look for words comes before any pattern
 users_words lines that begin with what a user chose
 in_context what needs a line before it
+held_gpus  GPUs that another driver has
 link_starts links that have not been up yet
 firmware   what firmware reports (APEI), a record of several lines
 drivers    a device that its driver could not take, whichever driver

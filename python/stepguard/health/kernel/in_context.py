@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 
 from stepguard.health.catalogue import Catalogue
 from stepguard.health.kernel import firmware
+from stepguard.health.kernel.held_gpus import HeldGpus
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.link_starts import LinkStarts
 from stepguard.health.kernel.network import EMPTY_CAGE
@@ -27,6 +28,7 @@ class InContext:
     def __init__(self, catalogue: Callable[[], Catalogue]) -> None:
         self._catalogue = catalogue
         self._gpu, self._gpu_line = "", 0
+        self._held = HeldGpus()
         self._firmware = firmware.FirmwareRecords()
         self._links = LinkStarts()
         self._kills: collections.deque[tuple[str, Hashable]] = collections.deque(maxlen=_REMEMBERED_KILLS)
@@ -56,10 +58,11 @@ class InContext:
         return self._firmware.rest(self._catalogue())
 
     def _named(self, sighting: Sighting) -> Sighting:
+        if sighting.source != "xid":
+            return sighting
+        sighting = self._held.told(sighting, self.lines)
         is_of_gpu = self._gpu and self.lines - self._gpu_line < _LINES_OF_ONE_MESSAGE
-        if sighting.source == "xid" and not sighting.device and is_of_gpu:
-            return sighting._replace(device=self._gpu)
-        return sighting
+        return sighting._replace(device=self._gpu) if is_of_gpu and not sighting.device else sighting
 
     def _link(self, sighting: Sighting, text: str, witness: Hashable, clock_s: float | None) -> Sighting:
         is_waiting = False

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 
 from stepguard.health.catalogue import XID_154, Catalogue, nvlink5
+from stepguard.health.kernel.held_gpus import NONE_FOUND, held
 from stepguard.health.kernel.sighting import PCI, Sighting, by_catalogue, pci_address
 from stepguard.health.model import Action, FaultClass
 
@@ -60,7 +61,7 @@ _NAMED = re.compile(
     rf"|(?:NVRM: This PCI I/O region .{{0,64}}\n)?NVRM: BAR\d is \d{{1,9}}M @ 0x[0-9a-f]{{1,16}} \(PCI:(?P<bar>{PCI})\)"
     rf"|nvidia: probe of (?P<probed>{PCI}) failed|nvidia (?P<taken>{PCI}): probe with driver nvidia failed"
 )
-_OF_THE_DRIVER = {"probe-failed": _PROBE_FAILED, "none-found": _NONE_FOUND, "api-mismatch": _API_MISMATCH}
+_OF_THE_DRIVER = {"probe-failed": _PROBE_FAILED, NONE_FOUND: _NONE_FOUND, "api-mismatch": _API_MISMATCH}
 _SXID = re.compile(
     rf"(?:nvidia-nvswitch\d{{1,3}}: )?SXid \(PCI:(?P<device>{PCI})\): (?P<code>\d{{1,6}}), ?(?P<text>.{{0,64}})"
 )
@@ -113,6 +114,8 @@ def _without_number(text: str, catalogue: Catalogue) -> list[Sighting]:
         if pattern.match(text):
             # Of the device itself the kernel's driver core tells, just before.
             return [by_catalogue(catalogue, "xid", name, "", is_detail=name == "probe-failed")]
+    if found_held := held(text, catalogue):
+        return found_held
     code = "gone" if _GONE.match(text) else "not-initialized" if _NOT_INITIALIZED.match(text) else ""
     if not code:
         return []
