@@ -19,7 +19,7 @@ from stepguard.health.verdict import Item
 # The kernel names no program in these but in an XID, and there as _OF_A_PROGRAM has it.
 _PASSED_ON = frozenset({"xid", "sxid", "aer", "mce", "difference"})
 # The device is a task; and that of "oom" is a cgroup.
-_USERS_DEVICES = frozenset({("lockup", "hung-task")})
+_USERS_DEVICES = frozenset({("lockup", "hung-task"), ("lockup", "hung-in-driver")})
 # A name is 15 bytes at most, ", " among them; what can be of it is left out. The address of a fault is the program's.
 _OF_A_PROGRAM = re.compile(
     r", pid='?(?:\d{1,10}|<unknown>)'?(?:, name=.{0,15}(?=, |$))?|,? ?\b(?:name=|faulted @ ).*", re.DOTALL

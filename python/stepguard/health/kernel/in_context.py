@@ -13,6 +13,7 @@ from stepguard.health.kernel import firmware
 from stepguard.health.kernel.held_gpus import HeldGpus
 from stepguard.health.kernel.line import LogLine
 from stepguard.health.kernel.link_starts import LinkStarts
+from stepguard.health.kernel.lockup import HUNG_TASK, HungTasks
 from stepguard.health.kernel.network import EMPTY_CAGE
 from stepguard.health.kernel.nvidia import NAMES_A_GPU, named_gpu
 from stepguard.health.kernel.recognize import sightings
@@ -31,6 +32,7 @@ class InContext:
         self._held = HeldGpus()
         self._firmware = firmware.FirmwareRecords()
         self._links = LinkStarts()
+        self._hung = HungTasks()
         self._kills: collections.deque[tuple[str, Hashable]] = collections.deque(maxlen=_REMEMBERED_KILLS)
         self.lines = 0
 
@@ -47,6 +49,9 @@ class InContext:
             found = self._firmware.take(text, witness, place, self._catalogue())
         elif not found:
             self._links.take(text, witness, clock_s)
+            found = self._hung.waits_for(text, self.lines, self._catalogue())
+        elif found[0].code == HUNG_TASK:
+            self._hung.begins(found[0].device, self.lines)
         return [
             self._link(one, text, witness, clock_s) if one.source == "link" else self._named(one)
             for one in found
