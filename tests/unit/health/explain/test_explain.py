@@ -111,6 +111,33 @@ def test_the_tools_are_known() -> None:
     assert one.judgement.status is not Status.OK
 
 
+NON_FATAL = (
+    "[    1.000000] pcieport 0000:2a:02.0: AER: Uncorrected (Non-Fatal) error received: 0000:2b:00.0\n"
+    "[    1.100000] nvme 0000:2b:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer\n"
+)
+FIRST_BY_FIRMWARE = (
+    "[    1.000000] {1}[Hardware Error]: event severity: recoverable\n"
+    "[    1.100000] {1}[Hardware Error]:  Error 0, type: recoverable\n"
+    "[    1.200000] {1}[Hardware Error]:   section_type: PCIe error\n"
+    "[    1.300000] {1}[Hardware Error]:   device_id: 0000:2b:00.0\n"
+)
+
+
+@pytest.mark.parametrize("reported", [NON_FATAL, FIRST_BY_FIRMWARE])
+@pytest.mark.parametrize(
+    ("end", "status", "action"),
+    [
+        ("", "warn", "none"),
+        ("[    2.000000] pcieport 0000:2a:02.0: AER: device recovery successful\n", "warn", "none"),
+        ("[    2.000000] pcieport 0000:2a:02.0: AER: device recovery failed\n", "fail", "reboot"),
+        ("[    2.000000] nvme 0000:2b:00.0: AER: can't recover (no error_detected callback)\n", "fail", "reboot"),
+    ],
+)
+def test_a_pcie_error_that_the_kernel_recovers_from_warns(reported: str, end: str, status: str, action: str) -> None:
+    judgement = explain((reported + end).encode()).judgement
+    assert (judgement.status, judgement.events[-1].action) == (status, action)
+
+
 def test_what_is_too_large_is_refused() -> None:
     one = explain(b"\n" * (MAX_BYTES + 1))
     assert (one.kind, one.judgement.status) == ("too-large", Status.UNKNOWN)
