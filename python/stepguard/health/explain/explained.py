@@ -25,6 +25,8 @@ TOO_LARGE = "too-large"
 # Of a file; a larger one is refused. A tool's output is never near it, so tools are only given smaller texts.
 MAX_BYTES = 256 << 20
 _MAX_TOOL_BYTES = 64 << 20
+# Of what a reason names.
+_MAX_NAMED = 3
 
 
 class Explained(NamedTuple):
@@ -101,4 +103,13 @@ def _judged(events: list[Event], trusted_lines: int, is_cut: bool) -> Judgement:
     if is_cut and status is Status.OK:
         status = Status.UNKNOWN
     reason = "more different events than are kept" if is_cut else "" if trusted else "no event that is known"
+    if trusted and not is_cut and status is Status.UNKNOWN:
+        reason = "no catalogue tells whether this is a fault: " + _unjudged(trusted)
     return Judgement(status, reason, events)
+
+
+def _unjudged(events: list[Event]) -> str:
+    """The names of the first that only somebody who looks can judge."""
+    unjudged = (one for one in events if status_of(one.fault_class, one.action) is Status.UNKNOWN)
+    names = dict.fromkeys(f"{one.source} {one.row if one.code is None else one.code}" for one in unjudged)
+    return ", ".join(list(names)[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")

@@ -111,6 +111,21 @@ def test_the_tools_are_known() -> None:
     assert one.judgement.status is not Status.OK
 
 
+@pytest.mark.parametrize(
+    ("codes", "status", "reason"),
+    [
+        ([157], "unknown", "no catalogue tells whether this is a fault: xid 157"),
+        ([61, 999], "unknown", "no catalogue tells whether this is a fault: xid 61, xid 999"),
+        ([157, 157, 61, 65, 999], "unknown", "no catalogue tells whether this is a fault: xid 157, xid 61, xid 65, …"),
+        ([157, 63], "unknown", "no catalogue tells whether this is a fault: xid 157"),
+        ([157, 79], "fail", ""),
+    ],
+)
+def test_an_unknown_verdict_says_of_what(codes: list[int], status: str, reason: str) -> None:
+    judgement = explain("".join(XID.format(code) for code in codes).encode()).judgement
+    assert (judgement.status, judgement.reason) == (status, reason)
+
+
 NON_FATAL = (
     "[    1.000000] pcieport 0000:2a:02.0: AER: Uncorrected (Non-Fatal) error received: 0000:2b:00.0\n"
     "[    1.100000] nvme 0000:2b:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer\n"
