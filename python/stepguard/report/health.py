@@ -26,7 +26,7 @@ Looked = tuple[NodeRecord, HealthRecord]
 def health_page(record: Record, screen: Screen) -> list[str]:
     """The lines of the page. `record` has at least one node that was looked at."""
     lines = list(_page(record, screen))
-    return lines[1:] if lines[0] == "" else lines  # there was no finding above it
+    return lines[1:] if lines[0] == "" else lines  # each section has a blank line before it
 
 
 def _page(record: Record, screen: Screen) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _findings(found: Sequence[Looked], screen: Screen) -> Iterator[str]:
     more = len(told) - _FINDINGS
     if more > 0:
         body = [*body, f"{INDENT}{more} more: with --json"]
-    yield from list(section("Findings", body, screen))[1:]
+    yield from section("Findings", body, screen)
 
 
 def _row(part: NodeRecord, health: HealthRecord, screen: Screen) -> tuple[str, ...]:
